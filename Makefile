@@ -69,15 +69,15 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); .ci/install-venv && $(PYTHON) -m venv $(VENV); }
 
 $(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report,data]'
+	$(PIP) install -c constraints.txt -e '.[app]'
 	@touch $@
 
 $(VENV)/.experiments: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report,data]'
+	$(PIP) install -c constraints.txt -e '.[app]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.torch: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report,data,torch]'
+	$(PIP) install -c constraints.txt -e '.[app,torch]'
 	@touch $@ $(VENV)/.demo $(VENV)/.experiments
 
 $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
@@ -93,5 +93,5 @@ $(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/.demo $(VENV)/.experiments $(VENV)/.torch
 
 $(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) install -c constraints.txt -e '.[report,data,lint]'
+	$(PIP) install -c constraints.txt -e '.[app,lint]'
 	@touch $@

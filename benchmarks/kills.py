@@ -121,14 +121,14 @@ def safeguard(folder: Path) -> None:
 
 def command(*arguments: str | int | Path) -> None:
     """Run the command line."""
-    from proxyprox.cli import main
+    from proxyprox_app.cli import main
 
     run_without_figures(main, "proxyprox", *arguments)
 
 
 def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
     """Run a program; drawing takes longer than all the runs."""
-    from proxyprox.report import figures
+    from proxyprox_app.report import figures
 
     figures.save_figures = lambda *_, **__: []
     sys.argv = list(map(str, words))
@@ -343,7 +343,7 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    modules = ["proxyprox.cli.run", "proxyprox.report.page", "proxyprox.study.problem"]
+    modules = ["proxyprox_app.cli.run", "proxyprox_app.report.page", "proxyprox_app.study.problem"]
     if {"mushrooms", "workers"} & set(names):
         modules.append("experiments.mushrooms")
     for module in modules:

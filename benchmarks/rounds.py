@@ -31,7 +31,7 @@ import rounds_rivals as rivals
 from experiments.simulators import SIMULATORS, Simulator
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.figures import draw_panels
+from proxyprox_app.report.figures import draw_panels
 from rounds_cases import Case, Target, cases, quadratic, text
 
 SEEDS = 5

@@ -3,7 +3,7 @@
     python benchmarks/torch_kills.py --kills 20 --output docs/results/torch/kills.json
 
 For each case, ``examples/distributed_training.py`` runs once undisturbed, and again under
-``proxyprox supervise`` while a random rank is killed by SIGKILL at a random moment after each
+``examples/supervise.py`` while a random rank is killed by SIGKILL at a random moment after each
 start: while it imports, connects, loads, trains or saves. The weights at the end must be equal bit
 for bit. Bytes are those of one outer step as ``CollectiveBytes`` counts them. Linux only.
 """
@@ -79,7 +79,7 @@ def killed_run(
     kind: str, ranks: int, folder: Path, kills: int, times: tuple[float, float], dice: random.Random
 ) -> list[dict[str, Any]]:
     """Train in a folder, with so many kills at most; return when they were."""
-    supervised = [sys.executable, "-m", "proxyprox", "supervise", "--restarts", str(kills)]
+    supervised = [sys.executable, str(SCRIPT.with_name("supervise.py")), "--restarts", str(kills)]
     supervised += ["--pause", "0", "--", *command(kind, ranks, folder)]
     done: list[dict[str, Any]] = []
     with open(folder.with_suffix(".log"), "wb") as log:

@@ -1,7 +1,7 @@
 """A network on several processes or GPUs, with checkpoints from which it resumes bit for bit.
 
     torchrun --standalone --nproc-per-node 2 examples/distributed_training.py --folder run
-    proxyprox supervise -- torchrun --standalone --nproc-per-node 2 \
+    python examples/supervise.py -- torchrun --standalone --nproc-per-node 2 \
         examples/distributed_training.py --folder run
 
 The second command starts again from the last checkpoint whenever a process dies. ``--shard`` shards

@@ -23,9 +23,7 @@ import typer
 import proxyprox as pp
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import say, stderr, stdout
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.summary import write_json
 from proxyprox.simulation import (
     Antithetic,
     LinearPolicy,
@@ -40,6 +38,8 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
+from proxyprox_app.cli.console import say, stderr, stdout
+from proxyprox_app.report.summary import write_json
 
 Array = Any
 
@@ -424,7 +424,7 @@ def cost_at(curve: Curve, rollouts: int) -> float:
 
 def draw_costs(records: Sequence[dict[str, Any]], path: Path) -> None:
     """Save a figure: held-out cost against real rollouts, a panel for each gap."""
-    plt = require("matplotlib.pyplot", extra="report", purpose="drawing figures")
+    plt = require("matplotlib.pyplot", extra="app", purpose="drawing figures")
     lines = summarise(records)
     gaps = list(dict.fromkeys(line["gap"] for line in lines))
     columns = min(3, len(gaps))
@@ -460,7 +460,7 @@ def draw_costs(records: Sequence[dict[str, Any]], path: Path) -> None:
 
 def draw_strip(gap: str, w: Array, path: Path, frames: int = 7) -> None:
     """Save an image strip of the real arm before and after, drawn from its states."""
-    plt = require("matplotlib.pyplot", extra="report", purpose="drawing figures")
+    plt = require("matplotlib.pyplot", extra="app", purpose="drawing figures")
     arm = Arm(gap, 0)
     figure, panels = plt.subplots(2, frames, figsize=(1.6 * frames, 3.6))
     for row, (name, policy) in enumerate((("before", zero_shot()), ("after", w))):

@@ -16,8 +16,6 @@ import typer
 import proxyprox as pp
 from experiments.shared import guarded, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import say, stdout
-from proxyprox.report.summary import write_json
 from proxyprox.simulation import (
     Antithetic,
     GymnasiumRobot,
@@ -33,6 +31,8 @@ from proxyprox.simulation import (
     gymnasium_resets,
     tune,
 )
+from proxyprox_app.cli.console import say, stdout
+from proxyprox_app.report.summary import write_json
 
 Array = Any
 HORIZON = 60

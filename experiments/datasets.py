@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
-from proxyprox.study.tables import COMPRESSIONS, parse_svmlight, read_bytes
+from proxyprox_app.study.tables import COMPRESSIONS, parse_svmlight, read_bytes
 
 # Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it.
 BASE_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -256,7 +256,7 @@ def load(
 
 def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool, timeout: float) -> Path:
     """Return the file in the cache; it gets its name there only once its content is verified."""
-    pooch: Any = require("pooch", extra="data", purpose=f"downloading {name}")
+    pooch: Any = require("pooch", extra="app", purpose=f"downloading {name}")
     pooch.get_logger().setLevel("INFO" if progress else "WARNING")
 
     def refuse_plain_http(response: Any, **_: Any) -> None:

@@ -45,14 +45,14 @@ from proxyprox import (
     softmax_regression,
 )
 from proxyprox._util.validation import message, whole
-from proxyprox.cli.comparison import output_folder, run_experiment
-from proxyprox.cli.console import command_line, emit, plain, say, stdout
-from proxyprox.report.figures import save_figures
-from proxyprox.report.page import write_report
-from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, summarise, write_json
 from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox.study.compare import Curve, Job
+from proxyprox_app.cli.comparison import output_folder, run_experiment
+from proxyprox_app.cli.console import command_line, emit, plain, say, stdout
+from proxyprox_app.report.figures import save_figures
+from proxyprox_app.report.page import write_report
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Row, summarise, write_json
+from proxyprox_app.study.compare import Curve, Job
 
 OURS = "ProxyLogisticRegression"
 BASELINE = "LogisticRegressionCV"

@@ -31,9 +31,9 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.records import Point
-from proxyprox.report.summary import LEDGER_FIELDS
-from proxyprox.study.compare import (
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import LEDGER_FIELDS
+from proxyprox_app.study.compare import (
     ROWS_SEEN,
     Candidate,
     Curve,
@@ -41,7 +41,7 @@ from proxyprox.study.compare import (
     evaluation_points,
     run_candidate,
 )
-from proxyprox.study.problem import EXACT
+from proxyprox_app.study.problem import EXACT
 
 SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"

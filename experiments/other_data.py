@@ -44,15 +44,15 @@ from experiments.shared import (
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.validation import message, whole
-from proxyprox.cli.comparison import output_folder, run_experiment
-from proxyprox.cli.console import command_line, emit, say, stdout
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.report.figures import in_order, save_figure, save_figures, styles
-from proxyprox.report.page import write_report
-from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, summarise, write_json
 from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox.study.compare import Curve, Job
+from proxyprox_app.cli.comparison import output_folder, run_experiment
+from proxyprox_app.cli.console import command_line, emit, say, stdout
+from proxyprox_app.report.figures import in_order, save_figure, save_figures, styles
+from proxyprox_app.report.page import write_report
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Row, summarise, write_json
+from proxyprox_app.study.compare import Curve, Job
 
 Array = Any
 
@@ -922,7 +922,7 @@ def draw_ratios(records: Sequence[Point]) -> Any:
     records : sequence of points
         Points of all methods and seeds.
     """
-    figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
+    figures = require("matplotlib.figure", extra="app", purpose="drawing figures")
     loss = {(p["panel"], p["labels"], p["method"], p["seed"]): p["test_loss"] for p in records}
     cases, looks = in_order(records, "panel")[::-1], styles(records)
     numbers = sorted({p["labels"] for p in records})

@@ -18,7 +18,6 @@ import typer
 from experiments import datasets
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
-from proxyprox.cli.console import say, stdout
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.private import (
     PrivateLogisticRegression,
@@ -29,8 +28,9 @@ from proxyprox.private import (
 from proxyprox.private.estimators import PrivateGLM, choose_strength
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson
 from proxyprox.problems.glm import GLM
-from proxyprox.report.records import Records, machine, read_records
-from proxyprox.report.summary import write_json
+from proxyprox_app.cli.console import say, stdout
+from proxyprox_app.report.records import Records, machine, read_records
+from proxyprox_app.report.summary import write_json
 
 Array = Any
 
@@ -278,7 +278,7 @@ COLOURS = {
 
 def draw(lines: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Save a figure: test loss against ε, a panel for each case."""
-    plt = require("matplotlib.pyplot", extra="report", purpose="drawing figures")
+    plt = require("matplotlib.pyplot", extra="app", purpose="drawing figures")
     cases = list(dict.fromkeys(tuple(r[name] for name in CASE) for r in lines))
     columns = min(3, len(cases))
     size = (4.2 * columns, 3.4 * -(-len(cases) // columns))

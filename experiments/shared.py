@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from proxyprox._util.signals import ending_signals
-from proxyprox.cli.comparison import output_folder, present, run_experiment, write_results
-from proxyprox.cli.console import (
+from proxyprox_app.cli.comparison import output_folder, present, run_experiment, write_results
+from proxyprox_app.cli.console import (
     Json,
     Output,
     Seeds,
@@ -20,7 +20,7 @@ from proxyprox.cli.console import (
     guarded,
     help_of,
 )
-from proxyprox.study.compare import Experiment
+from proxyprox_app.study.compare import Experiment
 
 __all__ = [
     "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",

@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import proxyprox
+import proxyprox_app
 
 ROOT = Path(proxyprox.__file__).parent
+APP = Path(proxyprox_app.__file__).parent
 
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
@@ -26,19 +28,21 @@ LAYERS = [
     ["inner"],
     ["stepsizes"],
     ["methods"],
-    ["oracle", "setup"],
+    ["oracle"],
     ["checkpoint"],
-    ["outcome"],
+    ["path"],
+    ["advice"],
     ["run"],
-    ["safeguard"],
     ["minimization"],
     ["scipy", "testing"],
     ["sklearn", "diagnostics", "torch", "dask"],
     ["private", "simulation"],
     ["_public"],
-    ["report"],
-    ["study"],
-    ["cli", "__main__"],
+    # The application, built on the library.
+    ["proxyprox_app.report"],
+    ["proxyprox_app.study"],
+    ["proxyprox_app.cli"],
+    ["__main__"],
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Side by side in one layer, and yet to be kept apart.
@@ -50,17 +54,27 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics", "proxyprox.report.page", "proxyprox.sklearn",
-    "proxyprox.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
+    "proxyprox._public", "proxyprox.diagnostics", "proxyprox_app.report.page", "proxyprox.sklearn",
+    "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
 
 def part_of(path):
+    """Return the part of the library or, with the package's name before it, of the application."""
+    if path.is_relative_to(APP):
+        return f"proxyprox_app.{path.relative_to(APP).parts[0].removesuffix('.py')}"
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+def own_part(module):
+    """Return the part that a dotted name is in, or None if it is not ours."""
+    package, _, inside = module.partition(".")
+    part = inside.partition(".")[0]
+    return {"proxyprox": part, "proxyprox_app": f"proxyprox_app.{part}"}.get(package)
+
+
 def imported(path):
-    """Yield the package's own parts that a file imports, leaving out what only types need."""
+    """Yield our own parts that a file imports, leaving out what only types need."""
     tree = ast.parse(path.read_text())
     skipped = {
         node
@@ -73,20 +87,20 @@ def imported(path):
             continue
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            if node.module == "proxyprox":
-                yield from (alias.name for alias in node.names)
-            elif (node.module or "").startswith("proxyprox."):
-                yield node.module.split(".")[1]
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if alias.name.startswith("proxyprox."):
-                    yield alias.name.split(".")[1]
+            names = [alias.name for alias in node.names if "." in alias.name]
+        else:
+            names = []
+        # One statement may name several things of one part.
+        yield from dict.fromkeys(part for part in map(own_part, names) if part)
 
 
 FILES = sorted(p for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py")
+FILES += sorted(p for p in APP.rglob("*.py") if p != APP / "__init__.py")
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT.parent)))
 def test_imports_point_one_way(path):
     here = part_of(path)
     assert here in RANK, f"{here} has no place in the layers: give it one"
@@ -102,8 +116,19 @@ def test_imports_point_one_way(path):
 
 def test_the_check_sees_an_import_that_points_back(tmp_path):
     wrong = tmp_path / "x.py"
-    wrong.write_text("def f():\n    from proxyprox.run import Run\n    import proxyprox.cli\n")
-    assert list(imported(wrong)) == ["run", "cli"]
+    wrong.write_text("def f():\n    from proxyprox.run import Run\n    import proxyprox_app.cli\n")
+    assert list(imported(wrong)) == ["run", "proxyprox_app.cli"]
+
+
+def test_the_library_does_not_import_the_application():
+    """Not even in a function or for its types; only the command's entry point, which needs it."""
+    for path in ROOT.rglob("*.py"):
+        if path == ROOT / "__main__.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not any(name.split(".")[0] == "proxyprox_app" for name in names), path
 
 
 def at_import(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
@@ -143,7 +168,7 @@ def modules_needed(module: str, source: str, known: Iterable[str]) -> set[str]:
 def test_any_module_can_be_imported_first():
     sources = {}
     for path in FILES:
-        parts = ["proxyprox", *path.relative_to(ROOT).with_suffix("").parts]
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
         sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
     needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
     assert "proxyprox.inner.base" in needed["proxyprox.stepsizes.auto"]
@@ -183,7 +208,7 @@ def test_a_solver_loads_what_it_needs_before_its_steps_are_timed():
 
 RUN_COMMANDS = """
 import contextlib, io, sys
-from proxyprox.cli import main
+from proxyprox_app.cli import main
 for words in {commands}:
     sys.argv = ["proxyprox", *words]
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
@@ -201,7 +226,7 @@ def test_the_version_is_printed_without_slow_imports():
 def test_help_of_every_command_is_printed_without_its_implementation():
     from typer.main import get_command
 
-    from proxyprox.cli import app
+    from proxyprox_app.cli import app
 
     def paths(command, words):
         yield [*words, "--help"]
@@ -213,6 +238,64 @@ def test_help_of_every_command_is_printed_without_its_implementation():
     assert ["run", "--help"] in commands
     found = slow_modules_after(RUN_COMMANDS.format(commands=commands))
     assert found <= slow_modules_after("import typer") | {"typer", "rich", "pydantic", "asyncio"}
+
+
+WITHOUT = """
+import importlib.abc, sys
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {missing}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+EXTRAS = ["sklearn", "threadpoolctl", "rich", "typer", "matplotlib", "pandas", "pyarrow", "jinja2",
+          "torch", "jax", "dask", "distributed", "opacus", "gymnasium", "mujoco"]  # fmt: skip
+
+
+def test_the_library_needs_none_of_the_extras():
+    code = """
+import numpy as np, proxyprox as pp
+target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]), noise=0.01)
+print(pp.minimize(pp.Problem(target, pp.Quadratic(np.eye(2))), steps=20, rng=0).steps)
+for name in pp.__all__:
+    getattr(pp, name)
+import proxyprox.scipy, proxyprox.testing, proxyprox.simulation
+assert "proxyprox_app" not in sys.modules
+"""
+    assert in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code).strip() == "20"
+
+
+@pytest.mark.parametrize("extra", ["sklearn", "torch", "dask", "private"])
+def test_a_part_without_its_extra_says_what_to_install(extra):
+    code = f"""
+try:
+    import proxyprox.{extra}
+except ImportError as error:
+    print(error)
+"""
+    shown = in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code)
+    assert shown.startswith(f"proxyprox.{extra} needs")
+    assert f'pip install "proxyprox[{extra}]"' in shown
+
+
+BY_SCRIPT = "import proxyprox.__main__ as entry; entry.main()"
+BY_MODULE = "import runpy; runpy.run_module('proxyprox', run_name='__main__')"
+
+
+@pytest.mark.parametrize("start", [BY_SCRIPT, BY_MODULE])
+def test_the_command_without_its_extra_says_what_to_install(start):
+    code = f"""
+sys.stderr = sys.stdout
+try:
+    {start}
+except SystemExit as end:
+    print(end.code)
+"""
+    shown = in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code).splitlines()
+    assert shown == [
+        'The command proxyprox needs typer, which is not installed: pip install "proxyprox[app]"',
+        "2",
+    ]
 
 
 def test_every_public_name_exists_and_is_listed():

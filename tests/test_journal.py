@@ -13,13 +13,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from proxyprox._util.digests import text_digest
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
-from proxyprox.report.records import Records, RecordsError
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+from proxyprox_app.report.records import Records, RecordsError
 
 # -- the four stores: how a file is made and filled, and all that it holds ---------------------
 
@@ -325,80 +324,6 @@ def test_a_full_disk_loses_nothing(store, path):
 # -- files of earlier versions -----------------------------------------------------------------
 
 
-def earlier_budget(path):
-    releases = [[SIGMA, 1.0]] * 3
-    settings = json.dumps([releases, {"clip": 1.0}], sort_keys=True)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.executescript("""
-            CREATE TABLE about (id TEXT, epsilon REAL, delta REAL);
-            CREATE TABLE plans (
-                name TEXT PRIMARY KEY, settings TEXT NOT NULL, private INTEGER NOT NULL);
-            CREATE TABLE charges (
-                plan TEXT NOT NULL REFERENCES plans(name), k INTEGER NOT NULL, sigma REAL NOT NULL,
-                rate REAL NOT NULL, point TEXT NOT NULL, released BLOB,
-                time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP, PRIMARY KEY (plan, k));
-        """)
-        database.execute("INSERT INTO about VALUES ('0123abcd', 3.0, 1e-5)")
-        for k in range(4):
-            database.execute("INSERT INTO plans VALUES (?, ?, ?)", (f"plan {k}", settings, k != 2))
-            for i in range(3):
-                vector = (np.arange(5.0) + k + i).tobytes() if i < 2 else None
-                row = (f"plan {k}", i, SIGMA, 1.0, f"point {i}", vector)
-                database.execute("INSERT INTO charges (plan, k, sigma, rate, point, released) "
-                                 "VALUES (?, ?, ?, ?, ?, ?)", row)  # fmt: skip
-
-
-def earlier_labels(path):
-    with LabelBudget(ProxyRidge(), np.eye(20), budget=20, batch_size=20, path=path) as budget:
-        for k in range(4):
-            Labels.add(budget, k)
-    with closing(sqlite3.connect(path)) as database, database:
-        rows = database.execute("SELECT kind, content FROM events ORDER BY number").fetchall()
-        database.executescript("""
-            DROP TABLE events;
-            DROP TABLE head;
-            CREATE TABLE entries (
-                number INTEGER PRIMARY KEY, entry TEXT NOT NULL, digest TEXT NOT NULL,
-                time TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP);
-        """)
-        for kind, text in rows:
-            entry = text if kind == "entry" else f'{{"about": {text}}}'
-            values = (entry, text_digest(entry))
-            database.execute("INSERT INTO entries (entry, digest) VALUES (?, ?)", values)
-
-
-def earlier_rollouts(path):
-    with closing(sqlite3.connect(path)) as database, database:
-        database.executescript("""
-            CREATE TABLE about (task TEXT NOT NULL);
-            CREATE TABLE rollouts (
-                id TEXT PRIMARY KEY, evaluation INTEGER NOT NULL, started INTEGER NOT NULL,
-                w BLOB NOT NULL, steps INTEGER NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0,
-                aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB);
-            CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
-            PRAGMA user_version = 1;
-        """)
-        database.execute("INSERT INTO about VALUES ('a task')")
-        for k in range(4):
-            one, data = Rollouts.request(k), None
-            if k != 3:
-                data = Trajectory(np.full((4, 1), k / 3), seconds=0.5).to_bytes()
-            row = (
-                one.id,
-                one.evaluation,
-                2,
-                one.w.tobytes(),
-                4 * (k != 3),
-                0.5 * (k != 3),
-                0,
-                data,
-            )
-            database.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-            np.save(path.with_name("note.npy"), np.array([k / 7]))
-            content = path.with_name("note.npy").read_bytes()
-            database.execute("INSERT INTO notes VALUES (?, ?)", (f"note {k}", content))
-
-
 def earlier_runs(path):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("CREATE TABLE settings (value TEXT)")
@@ -411,53 +336,36 @@ def earlier_runs(path):
             database.execute("INSERT INTO runs VALUES (?, ?)", values)
 
 
-EARLIER = {Budget: earlier_budget, Labels: earlier_labels, Rollouts: earlier_rollouts}
-EARLIER[Runs] = earlier_runs
-
-
+@pytest.mark.parametrize("store", [Runs], indirect=True)
 def test_a_file_of_an_earlier_version_loses_nothing(store, path):
-    whole = attempt(store, path)
+    whole = attempt(Runs, path)
     path.unlink()
-    EARLIER[store](path)
+    earlier_runs(path)
     for _ in range(2):
-        found = attempt(store, path)
-        assert found[store is Budget :] == whole[store is Budget :]
-    if store is Budget:
-        assert found[0] == "0123abcd"  # by which checkpoints know it
+        assert attempt(Runs, path) == whole
     with closing(sqlite3.connect(path)) as database:
         tables = database.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
     assert tables == [("events",), ("head",)]
-    store.add(store.open(path), 4)
+    Runs.add(Runs.open(path), 4)
 
 
-def test_a_kill_while_a_file_is_converted_leaves_the_earlier_one(store, tmp_path, monkeypatch):
-    path = tmp_path / store.name
-    EARLIER[store](path)
+def test_a_kill_while_a_file_is_converted_leaves_the_earlier_one(tmp_path, monkeypatch):
+    path = tmp_path / Runs.name
+    earlier_runs(path)
     before = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("proxyprox._util.journal._insert", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            store.open(path)
+            Runs.open(path)
     assert path.read_bytes() == before
-    assert attempt(store, path) is not None
+    assert attempt(Runs, path) is not None
 
 
-def test_reading_a_budget_of_an_earlier_version_leaves_it_as_it_is(tmp_path):
-    path = tmp_path / "budget.sqlite"
-    earlier_budget(path)
+@pytest.mark.parametrize("other", [Budget, Labels, Rollouts])
+def test_other_tables_are_refused(other, tmp_path):
+    path = tmp_path / other.name
+    earlier_runs(path)
     before = path.read_bytes()
-    budget = PrivacyBudget.read(path)
-    assert budget.spent.releases == 12
-    assert "earlier version" in str(budget)
+    with pytest.raises(other.error):
+        other.open(path)
     assert path.read_bytes() == before
-
-
-def test_charges_of_an_earlier_version_without_their_plan_stay_spent(tmp_path):
-    path = tmp_path / "budget.sqlite"
-    earlier_budget(path)
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("DELETE FROM plans WHERE name = 'plan 1'")
-    budget = PrivacyBudget(path, epsilon=3.0, delta=1e-5)
-    assert budget.spent.releases == 12
-    with pytest.raises(PrivacyBudgetError, match="another plan"):
-        budget.open("plan 1", [Release(SIGMA)] * 3, {"clip": 1.0}, private=True)

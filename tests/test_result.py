@@ -246,7 +246,7 @@ def test_the_figure_needs_matplotlib(monkeypatch):
     target = logistic()
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), budget=3)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"proxyprox\[report\]"):
+    with pytest.raises(ImportError, match=r"proxyprox\[plot\]"):
         result.plot()
 
 

@@ -31,8 +31,9 @@ METHODS = {
 
 def text(state):
     """Return a state as text that is equal only if every bit is."""
+    parts = {name: part for name, part in vars(state).items() if name != "trace"}
     with np.printoptions(floatmode="unique"):
-        return repr({name: part for name, part in vars(state).items() if name != "trace"})
+        return repr(parts)
 
 
 def answers(run):

@@ -199,7 +199,7 @@ def _decode_archive(path: Path) -> Array:
 
 def _decoded(files: Iterable[tuple[int, bytes]]) -> Array:
     """Return rows of one label and 3072 pixels, which is one file's worth of array."""
-    image = require("PIL.Image", extra="report", purpose="reading image files")
+    image = require("PIL.Image", extra="app", purpose="reading image files")
     rows = []
     for label, data in files:
         with image.open(io.BytesIO(data)) as picture:

@@ -10,10 +10,10 @@ from typing import Any
 
 from experiments.cifar10.config import Config
 from proxyprox._util.extras import require
-from proxyprox.report.figures import in_order, save_figure, styles
-from proxyprox.report.page import write_report
-from proxyprox.report.records import Point
-from proxyprox.report.summary import Row, last_rows, summarise, write_json
+from proxyprox_app.report.figures import in_order, save_figure, styles
+from proxyprox_app.report.page import write_report
+from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Row, last_rows, summarise, write_json
 
 METRICS = {
     "train_loss": ("train loss", True),
@@ -62,7 +62,7 @@ def save_panels(
     passes : str
         What the passes are passes of.
     """
-    figures = require("matplotlib.figure", extra="report", purpose="drawing figures")
+    figures = require("matplotlib.figure", extra="app", purpose="drawing figures")
     looks, paths = styles(records), []
     panels = {metric: rows for metric in METRICS if (rows := panel_rows(records, metric))}
     for x, label in (("passes", passes), ("seconds", "seconds of training steps")):

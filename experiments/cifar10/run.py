@@ -16,7 +16,7 @@ from experiments.cifar10.results import publish
 from experiments.cifar10.training import Training
 from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.signals import ending_signals
-from proxyprox.report.records import Point, Records
+from proxyprox_app.report.records import Point, Records
 
 
 def run(

@@ -219,6 +219,9 @@ class Growing:
     def __getitem__(self, at: int) -> Any:
         return self.items[at + self.length if at < 0 else at]
 
+    def __repr__(self) -> str:
+        return f"Growing({list(self)!r})"
+
     def append(self, *added: Any) -> Growing:
         """Return the sequence with something at its end."""
         twin = Growing.__new__(Growing)

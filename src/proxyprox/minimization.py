@@ -5,67 +5,54 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, dtype_name
+from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
-from proxyprox._util.signals import critical, ending_signals, raise_if_ending, step_first
-from proxyprox._util.validation import flag, message, nonnegative, require_takes, whole
+from proxyprox._util.signals import ending_signals, raise_if_ending, step_first
+from proxyprox._util.validation import flag, has, message, nonnegative, require_takes, whole
+from proxyprox.advice.defaults import (
+    POLICY,
+    default_tolerance,
+    planned_steps,
+    require_countable,
+)
+from proxyprox.advice.outcome import judge_outcome
+from proxyprox.advice.safeguard import SafeguardedRun
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import SGD, Method
-from proxyprox.oracle import Step, answer_query, counting_calls
-from proxyprox.outcome import judge_outcome
+from proxyprox.methods import Method
+from proxyprox.observers import (
+    BudgetLimit,
+    Callback,
+    Ending,
+    Observer,
+    ProgressBar,
+    Saving,
+    StepLimit,
+    Tolerance,
+    as_ending,
+    check_observers,
+    not_writable,
+)
+from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
 from proxyprox.problems import Problem
+from proxyprox.problems.checks import (
+    is_exact,
+    require_allowed,
+    require_enough,
+    require_problem,
+    require_ready,
+)
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
-from proxyprox.safeguard import SafeguardedRun
-from proxyprox.setup import (
-    SAMPLED_METHOD,
-    is_exact,
-    planned_steps,
-    require_allowed,
-    require_countable,
-    require_enough,
-    require_labels,
-    require_problem,
-)
 from proxyprox.stopping import Criterion
-
-
-@contextlib.contextmanager
-def progress_bar(
-    wanted: bool, steps: int | None, limits: Budget | None
-) -> Iterator[Callable[[Any], None]]:
-    """Show outer steps, or target gradients where only those are limited, while the block runs.
-
-    Yields
-    ------
-    advance : callable
-        To be called with the run after every outer step.
-    """
-    if not wanted:
-        yield lambda run: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    total = steps or (limits.target_gradients if limits is not None else None)
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as shown:
-        task = shown.add_task("outer steps" if steps else "target gradients", total=total)
-
-        def advance(run: Any) -> None:
-            shown.update(task, completed=run.steps if steps else run.ledger.target_gradients)
-
-        yield advance
-
 
 Answer = TypeVar("Answer")
 # What the loop drives: a run, alone or with its rivals.
@@ -101,6 +88,7 @@ def minimize(
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
     progress: bool = False,
     safeguard: bool | Method = False,
+    observers: Sequence[Observer] = (),
 ) -> Result:
     """Minimise the objective with few of its gradients, by leaning on the proxy.
 
@@ -149,9 +137,11 @@ def minimize(
         Never worse than without a proxy: a rival without one, and ERM on the rows seen where there
         are rows, run along on the same samples, held-out ones decide which answer is returned, and
         a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
-        :mod:`proxyprox.safeguard` says what is charged: at most 15 % more samples, and the rival's
-        own where batches may not be evaluated again. True stands for ``SGD("auto")``; another rival
-        is given by itself, as in ``safeguard=Adam()``.
+        :mod:`proxyprox.advice.safeguard` says what is charged: at most 15 % more samples, and the
+        rival's own where batches may not be evaluated again. True stands for ``SGD("auto")``;
+        another rival is given by itself, as in ``safeguard=Adam()``.
+    observers : sequence of objects with ``after_step(state, step)``, optional
+        They look on after every outer step, and may end the run: :mod:`proxyprox.observers`.
 
     Returns
     -------
@@ -179,7 +169,7 @@ def minimize(
     (62, True)
     """
     require_problem(problem)
-    require_labels(problem)
+    require_ready(problem)
     if not isinstance(safeguard, bool) and (
         not isinstance(safeguard, Method) or safeguard.uses_proxy
     ):
@@ -200,15 +190,17 @@ def minimize(
                 "steps or budget must be given: without either a run of sampled gradients has no "
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
-        steps, ends = MOST_STEPS, ends or DEFAULT_TOLERANCES
+        steps, ends = POLICY.most_steps, ends or DEFAULT_TOLERANCES
     elif exact and method is None and not safeguard:
         # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or DEFAULT_TOLERANCES
     require_takes("callback", callback, ("step",))
-    progress = flag("progress", progress)
+    looking: list[Any] = [ProgressBar(steps, limits)] if flag("progress", progress) else []
+    looking += [] if callback is None else [Callback(callback)]
+    looking += check_observers(observers)
     if safeguard and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
-        method = SAMPLED_METHOD
+        method = POLICY.sampled_method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
     require_countable(problem, method, limits)
     require_enough(problem.objective, steps)
@@ -216,7 +208,7 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=planned_steps(steps, limits, method),
     )  # fmt: skip
-    rival = DEFAULT_RIVAL if safeguard is True else safeguard
+    rival = POLICY.rival if safeguard is True else safeguard
     driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
     with contextlib.ExitStack() as held:
         if saver is not None:
@@ -226,25 +218,17 @@ def minimize(
             except LockedError as error:
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
-                raise _not_writable(saver, error) from error
-        loop = _Loop(driven, steps, limits, ends, callback, saver)
-        return _resume_and_run(run, loop, progress=progress)
+                raise not_writable(saver, error) from error
+        if ends is not None:
+            looking.append(_tolerance(run, ends))
+        if steps is not None:
+            missed = "" if ends is None else "The gradient is still above the tolerance."
+            looking.append(StepLimit(steps, missed))
+        looking += [] if limits is None else [BudgetLimit(limits)]
+        loop = _Loop(driven, looking, None if saver is None else Saving(saver))
+        return _resume_and_run(run, loop)
 
 
-# What a safeguarded run is compared with, unless a method is given.
-DEFAULT_RIVAL = SGD(eta="auto")
-# Rounds of a run that is to end by its gradient, unless more are asked for.
-MOST_STEPS = 1000
-# Shares of the first gradient that are small, by the iterates' dtype. With 1e-6 half of the runs in
-# float32 end in rounding: they take 10 to 40 rounds more and gain nothing.
-SMALL = {"float32": 1e-5, "float64": 1e-8}
-# Of gradients by differences, whose errors are about as large.
-SMALL_BY_DIFFERENCES = {"float32": 1e-4, "float64": 1e-5}
-# What is said of the default tolerance of single precision.
-LIMITED = (
-    "The numbers are float32: {:.0e} of the first gradient is small there, {:.0e} in float64, "
-    "which can reach a lower loss."
-)
 # (tol, atol); None is the share for the dtype.
 Tolerances = tuple[float | None, float]
 DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
@@ -273,15 +257,24 @@ def _tolerances(problem: Any, method: Any, tol: Any, atol: Any) -> Tolerances | 
     return given["tol"] or 0.0, given["atol"] or 0.0
 
 
-def _resume_and_run(run: Run, loop: _Loop, *, progress: bool) -> Result:
-    """Resume where there is something to resume, run, and judge the outcome."""
-    start, resumed, saver = run.w, None, loop.saver
+def _tolerance(run: Run, ends: Tolerances) -> Tolerance:
+    """Return the observer that ends a run by its gradients."""
+    tol, atol = ends
+    if tol is not None:
+        return Tolerance(tol, atol)
+    small, limited = default_tolerance(run.problem.objective, run.start)
+    return Tolerance(small, atol, limited)
+
+
+def _resume_and_run(run: Run, loop: _Loop) -> Result:
+    """Resume if there is something to resume, run, and judge the outcome."""
+    start, resumed, saver = run.w, None, None if loop.saving is None else loop.saving.saver
     doubtful: list[str] = []
     if saver is not None and os.path.exists(saver.path):
         doubtful = resume(saver.path, loop.run)
         resumed = loop.run.steps
     try:
-        result = loop.go(progress=progress)
+        result = loop.go()
     except Exception as error:
         if not doubtful or loop.run.steps != resumed or saver is None:
             raise
@@ -315,100 +308,85 @@ class _Loop:
     """Takes a run, alone or with its rivals, to one of its ends; saves it on the way."""
 
     run: Driven
-    steps: int | None
-    limits: Budget | None
-    ends: Tolerances | None
-    callback: Callable[[Step], Any] | None
-    saver: Checkpoint | None
+    observers: list[Any]
+    saving: Saving | None
 
-    def go(self, *, progress: bool) -> Result:
-        """Return the result where the run ended."""
+    def go(self) -> Result:
+        """Return the result of the run at its end."""
         # Not a context manager: an interrupt on the way into its exit would save nothing.
         try:
-            with progress_bar(progress, self.steps, self.limits) as advance:
-                if self.saver is not None:
-                    # Before anything is paid: can the run and its batches be saved?
-                    _ask_objective(self.run.ask)
-                    try:
-                        self._save(self.saver)
-                    except OSError as error:
-                        raise _not_writable(self.saver, error) from error
-                ending = self._take_steps(advance)
+            with contextlib.ExitStack() as entered:
+                for observer in self.observers:
+                    if has(observer, "__enter__"):
+                        entered.enter_context(observer)
+                ending = self._begin() or self._take_steps()
                 with self._finish_first():
                     result = self.run.result_before_verdict(*ending)
         except BaseException as error:
             self._save_after_error(error)
             raise
-        if self.saver is not None:
+        if self.saving is not None:
             try:
-                self._save(self.saver)
+                self.saving.save()
             except Exception as error:
                 raise self._oracle_error(error, "") from error
         return result
 
-    def _take_steps(self, advance: Callable[[Driven], None]) -> tuple[Status, str]:
-        """Take steps until the run ends, and say how it did."""
-        run, saver, objective = self.run, self.saver, self.run.problem.objective
-        tol, atol = (0.0, 0.0) if self.ends is None else self.ends
-        limited = ""
-        if tol is None:
-            differences = getattr(objective, "evaluations", None) is not None
-            small, dtype = SMALL_BY_DIFFERENCES if differences else SMALL, dtype_name(run.start)
-            tol = small[dtype]
-            if dtype == "float32":
-                limited = LIMITED.format(tol, small["float64"])
+    def _begin(self) -> Ending | None:
+        """Show the run to its observers; one that is resumed may have ended already."""
+        if self.saving is not None:
+            _ask_objective(self.run.open_question)
+            self.saving.begin(self.run)
+        for observer in self.observers:
+            if has(observer, "begin"):
+                # A budget opens the first question.
+                ending = as_ending(_ask_objective(observer.begin, self.run))
+                if ending is not None:
+                    return ending
+        return None
+
+    def _take_steps(self) -> Ending:
+        """Take steps until an observer ends the run, or nothing more can be had."""
+        run, saving, objective = self.run, self.saving, self.run.problem.objective
         while True:
-            # First: a run that is resumed may have ended already.
-            if self.ends is not None and run.converged(tol, atol):
-                return Status.CONVERGED, limited
-            if self.ends is not None and run.stalled:
-                return Status.STALLED, limited
-            if self.steps is not None and run.steps >= self.steps:
-                missed = "" if self.ends is None else "The gradient is still above the tolerance."
-                return Status.STEPS_DONE, missed
-            if saver is not None:
+            if saving is not None:
                 raise_if_ending()
-            query = _ask_objective(run.ask)
-            if self.limits is not None:
-                spent = self.limits.exceeded(run.ledger, run.price(query))
-                if spent is not None:
-                    return Status.BUDGET_SPENT, f"Limit: {spent}."
-            begun = time.perf_counter()
-            told = _ask_objective(answer_query, objective, query)
+            if not run.held:
+                query, begun = _ask_objective(run.open_question), time.perf_counter()
+                try:
+                    answer = _ask_objective(answer_query, objective, query)
+                except _ObjectiveError as error:
+                    if isinstance(error.__cause__, OutOfBudget):
+                        return Ending(Status.BUDGET_SPENT, str(error.__cause__))
+                    raise
+                elapsed = time.perf_counter() - begun
+                answer.extra.update(target_seconds=elapsed, seconds=elapsed)
+                run.hold(answer)
             # The answer is paid for: a signal waits until the step is taken, if that is soon.
             with self._finish_first():
-                elapsed = time.perf_counter() - begun
-                run.ledger.add({"target_seconds": elapsed, "seconds": elapsed, **told.extra})
                 try:
-                    step = run.tell(told.gradients, halves=told.halves, value=told.value)
+                    step = run.tell()
                 except NonFiniteError as error:
-                    return error.status or Status.DIVERGED, f"That was outer step {run.steps}."
-                if saver is not None and saver.due(run.steps):
-                    self._save(saver)
-                advance(run)
-            try:
-                finished = self.callback is not None and bool(self.callback(step))
-            except StopIteration:
-                finished = True
-            if finished:
-                return Status.STOPPED_BY_CALLBACK, ""
+                    detail = f"That was outer step {run.steps}."
+                    return Ending(error.status or Status.DIVERGED, detail)
+                if saving is not None:
+                    saving.after_step(step.state, step)
+            for observer in self.observers:
+                ending = as_ending(observer.after_step(step.state, step))
+                if ending is not None:
+                    return ending
 
     def _finish_first(self) -> contextlib.AbstractContextManager[Any]:
-        # Signals that end the process are only held back where there is a file to save to.
-        return contextlib.nullcontext() if self.saver is None else step_first()
-
-    def _save(self, saver: Checkpoint) -> None:
-        """Save a run that is whole, and let no signal cut the writing short."""
-        with critical():
-            saver.save(self.run)
+        # Signals that end the process are only held back if there is a file to save to.
+        return contextlib.nullcontext() if self.saving is None else step_first()
 
     def _save_after_error(self, error: BaseException) -> None:
         """Save the run; raise the error with the last good state, unless it passes as it is."""
         saved = ""
-        if self.saver is not None:
-            saved = f" The run is saved in {os.fspath(self.saver.path)!r}."
+        if self.saving is not None:
+            saved = f" The run is saved in {os.fspath(self.saving.saver.path)!r}."
             try:
-                self._save(self.saver)
+                self.saving.save()
             except Exception as failure:
                 saved = f" It could not be saved ({type(failure).__name__}: {failure})."
         cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
@@ -440,8 +418,3 @@ def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:
 
 class _ObjectiveError(Exception):
     """The objective raised, whatever it raised: its cause says what."""
-
-
-def _not_writable(saver: Checkpoint, error: OSError) -> ValueError:
-    reason = error.strerror or str(error)
-    return ValueError(message("checkpoint", saver.path, "a file that can be written", f"{reason}."))

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.problems import Problem
+from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -101,25 +101,24 @@ class MeteredProxy:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
             self.ledger.proxy_sampled_gradients += 1
-            sampled = as_gradient(
-                "the proxy's gradient", self._timed(self.proxy.gradient, copy_array(w), *batch), w
-            )
-            return self._note_fault(w, copy_array(sampled))
-        for pair in self.remembered:
+            answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
+            return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
+        known = self.remembered
+        for pair in known:
             if same_point(pair[0], w):
-                # The centre outlives the trial points of several solves around it.
-                self.remembered = (*(other for other in self.remembered if other is not pair), pair)
+                if pair is not known[-1]:
+                    # The centre outlives the trial points of several solves around it.
+                    self.remembered = (*(other for other in known if other is not pair), pair)
                 return copy_array(pair[1])
         self.ledger.proxy_gradients += 1
         answer = self._timed(self.proxy.gradient, copy_array(w))
-        gradient = as_gradient("the proxy's gradient", answer, w)
-        self.remembered = (*self.remembered[1 - KEPT :], (copy_array(w), copy_array(gradient)))
-        return self._note_fault(w, copy_array(gradient))
+        gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
+        self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
+        return copy_array(self._note_fault(w, gradient))
 
     def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not all_finite(answer):
-                self.fault = self.fault or (name, copy_array(w))
+        if not all_finite(answer):
+            self.fault = self.fault or (name, copy_array(w))
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
@@ -144,6 +143,20 @@ class MeteredProxy:
         self.ledger.proxy_solves += 1
         answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
+
+
+class FreeProxy(Zero):
+    """The zero proxy as a run asks it: nothing to count, to check or to remember."""
+
+    convex = exact_curvature = True
+    work, empirical, sample, sampled_hessian = None, False, None, None
+    fault: tuple[str, Vector] | None = None
+    remembered: Remembered = ()
+
+
+def metered(proxy: Any, ledger: Ledger) -> Any:
+    """Return a proxy as a run asks it; the zero proxy is free."""
+    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -216,35 +229,63 @@ class Query:
         return batch if self.exact else copy_tree(batch)
 
 
-@dataclass(frozen=True)
+class Solved(NamedTuple):
+    """A subproblem, how far it was solved, and the rule that was to hold."""
+
+    phi: Subproblem
+    progress: Progress
+    stop: Criterion
+
+
 class Step:
-    """One finished outer step, as a callback sees it; the arrays are copies, its own.
+    """One finished outer step, as observers see it; every array is a copy, made when it is asked.
 
     Attributes
     ----------
     record : StepRecord
         The step's numbers, as in ``Result.trace``.
-    w : array
-        The new iterate.
-    answer : array
-        What the run would return now: the new iterate, or the average that was asked for.
-    gradients : tuple of arrays
-        What the target answered.
-    subproblem : Subproblem or None
-        What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was.
     ledger : Ledger
         What has been paid so far.
+    state : RunState
+        The run's state after the step: a value, not to be written into.
     note : str
         What else happened, such as that the safeguard has dropped the proxy; mostly empty.
     """
 
-    record: StepRecord
-    w: Vector
-    answer: Vector
-    gradients: tuple[Vector, ...]
-    subproblem: Subproblem | None
-    ledger: Ledger
-    note: str = ""
+    def __init__(
+        self, record: StepRecord, state: Any, gradients: tuple[Vector, ...], solved: Solved | None,
+        ledger: Ledger, answer: Callable[[], Vector], note: str = "",
+    ) -> None:  # fmt: skip
+        self.record, self.state, self.ledger, self.note = record, state, ledger, note
+        self._gradients, self._solved, self._answer = gradients, solved, answer
+
+    def __repr__(self) -> str:
+        return f"Step({self.record!r})"
+
+    @cached_property
+    def w(self) -> Vector:
+        """The new iterate."""
+        return copy_array(self.state.method.w)
+
+    @cached_property
+    def answer(self) -> Vector:
+        """What the run would return now: the new iterate, or the average that was asked for."""
+        return self._answer()
+
+    @cached_property
+    def gradients(self) -> tuple[Vector, ...]:
+        """What the target answered."""
+        return tuple(map(copy_array, self._gradients))
+
+    @cached_property
+    def subproblem(self) -> Subproblem | None:
+        """What was minimised (its ``linear``, ``centre`` and ``eta``); None if nothing was."""
+        if self._solved is None:
+            return None
+        phi = self._solved.phi
+        # The twin knows what is remembered; what it remembers besides is its own.
+        linear, centre = copy_array(phi.linear), copy_array(phi.centre)
+        return Subproblem(changed(phi.proxy), linear, centre, phi.eta, phi.penalty)
 
     @property
     def value(self) -> float:
@@ -252,31 +293,35 @@ class Step:
         return self.record.value
 
 
+class OutOfBudget(RuntimeError):  # noqa: N818 - an end, not a mistake
+    """An objective raises it if it will answer no more: the run ends, its budget spent."""
+
+
 class Told(NamedTuple):
     """The target's answers to a query, and what they cost besides its price, by ledger field."""
 
-    gradients: list[Vector]
-    halves: list[tuple[Vector, Vector]] | None
+    gradients: tuple[Vector, ...]
+    halves: tuple[tuple[Vector, Vector], ...] | None
     value: float | None
-    extra: dict[str, int]
+    extra: dict[str, float]
 
 
 def answer_query(objective: Any, query: Query) -> Told:
     """Return the objective's answers: the gradients, those of two halves, and the value."""
-    extra: dict[str, int] = {}
-    with counting_calls(objective, extra):
-        value, halves = None, None
+    before = getattr(objective, "evaluations", None)
+    extra: dict[str, float] = {}
+    value, halves = None, None
 
-        def ask(w: Vector, batch: Any) -> Vector:
-            # Copied: the objective may write into what it is given, and answer in one buffer.
-            return _copied(objective.gradient(copy_array(w), query.batch_for_user(batch)))
+    def ask(w: Vector, batch: Any) -> Vector:
+        # Copied: the objective may write into what it is given, and answer in one buffer.
+        return _copied(objective.gradient(copy_array(w), query.batch_for_user(batch)))
 
-        point, *others = query.points
-        if query.halves is not None:
-            one, other = query.halves
-            halves = [(ask(w, one), ask(w, other)) for w in query.points]
-            gradients = [(first + second) / 2 for first, second in halves]
-            return Told(gradients, halves, None, extra)
+    point, *others = query.points
+    if query.halves is not None:
+        one, other = query.halves
+        halves = tuple([(ask(w, one), ask(w, other)) for w in query.points])
+        gradients = [(first + second) / 2 for first, second in halves]
+    else:
         if query.value and has(objective, "value_and_gradient"):
             batch = query.batch_for_user(query.batch)
             value, first = objective.value_and_gradient(copy_array(point), batch)
@@ -287,7 +332,10 @@ def answer_query(objective: Any, query: Query) -> Told:
             if query.value and full and reports_values(objective):
                 value, extra["target_values"] = objective.value(copy_array(point)), 1
         gradients = [first, *(ask(w, query.batch) for w in others)]
-    return Told(gradients, halves, None if value is None else scalar(VALUE, value), extra)
+    if before is not None:
+        extra["target_calls"] = objective.evaluations - before
+    number = None if value is None else scalar(VALUE, value)
+    return Told(tuple(gradients), halves, number, extra)
 
 
 def _copied(answer: Any) -> Any:
@@ -335,10 +383,13 @@ def check_answers(
         allowed = f"one for each of the {len(query.points)} points asked about"
         raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
     # Copied: whoever answers may reuse the buffer.
-    return tuple(
-        copy_array(as_gradient("the target's gradient", answer, point))
-        for answer, point in zip(gradients, query.points, strict=True)
-    )
+    return tuple(map(copy_array, check_gradients(query, gradients)))
+
+
+def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
+    """Return the target's gradients at the points of a query, or refuse what is none."""
+    whose = "the target's gradient"
+    return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
 
 
 def observed_value(objective: Any, query: Query, observations: Any) -> float | None:
@@ -358,14 +409,6 @@ def check_value(value: Any, *, finite: bool) -> float | None:
         remedy = "Leave it out where it is not known."
         raise ValueError(message("value", number, "a finite number", remedy))
     return number
-
-
-def copy_subproblem(phi: Subproblem | None) -> Subproblem | None:
-    """Return a subproblem for a callback: its own arrays, and a memory of its own of gradients."""
-    if phi is None:
-        return None
-    # The twin knows what is remembered; what it remembers besides is its own.
-    return Subproblem(changed(phi.proxy), phi.linear, phi.centre, phi.eta, phi.penalty)
 
 
 class CopyingPenalty:
@@ -404,7 +447,7 @@ def copying(penalty: Any) -> Any:
 def step_record(
     k: int,
     eta: float,
-    solved: tuple[Subproblem, Progress, Criterion] | None,
+    solved: Solved | None,
     ledger: Ledger,
     value: float | None,
     gradient: float,

@@ -362,10 +362,10 @@ class Result:
         Raises
         ------
         MissingExtraError
-            If matplotlib is not installed: ``pip install "proxyprox[report]"``.
+            If matplotlib is not installed: ``pip install "proxyprox[plot]"``.
         """
         # Of pyplot: notebooks show its figures, and plt.show() knows them.
-        pyplot = extras.require("matplotlib.pyplot", extra="report", purpose="result.plot()")
+        pyplot = extras.require("matplotlib.pyplot", extra="plot", purpose="result.plot()")
         if ax is None:
             ax = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")[1]
             ax.xaxis.get_major_locator().set_params(integer=True)

@@ -18,7 +18,8 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -35,34 +36,33 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import file_path, generator, has, message
-from proxyprox.averaging import Adaptive, Averaging, Last
-from proxyprox.checkpoint import Growing
-from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, OuterStep, Request
-from proxyprox.oracle import MeteredProxy, Query, Step
-from proxyprox.outcome import GradientPath, judge_by_gradients
-from proxyprox.problems import Problem, Zero
-from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
-from proxyprox.setup import (
+from proxyprox.advice.defaults import (
     choose_method,
     complete_parts,
     draw_first,
     note_full_gradient,
+)
+from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
+from proxyprox.averaging import Adaptive, Averaging, Last
+from proxyprox.checkpoint import Growing
+from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.oracle import Query, Solved, Step, Told
+from proxyprox.path import GradientPath
+from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
     require_problem,
     starting_point,
 )
+from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
 from proxyprox.stepsizes.base import Observation, StepSize
-from proxyprox.stopping import Convex, Criterion, Progress, Residual, SDane
+from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
-# Such steps in a row, at the end of a run, that are no accident.
-ROW = 5
 # What a run says that ends without a last question.
 KNOWN_AHEAD = (
     "The proxy has the target's curvature: the residual of the inner solve is the target's "
     "gradient there, which was not asked for."
 )
-# Rounds without a decrease after which a run that waits for a small gradient gives up.
-IDLE = 10
 BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
 
 
@@ -92,7 +92,8 @@ class Faults:
 
     def in_a_row(self, steps: int) -> bool:
         """Tell whether the last few of so many steps were all blocked."""
-        return steps >= ROW and self.blocked[-ROW:] == tuple(range(steps - ROW, steps))
+        row = POLICY.row
+        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
 
     def stuck(self, steps: int) -> bool:
         """Tell whether the last few of so many steps, or most of all, were blocked."""
@@ -139,6 +140,8 @@ class RunState:
         How many of its points the method has asked about; one more is the step-size rule's.
     starts : bool
         Whether it is asked to choose where the run begins.
+    answer : Told or None
+        The target's answer to it, paid for, if the step that it leads to was not taken yet.
     """
 
     method: Any
@@ -154,13 +157,34 @@ class RunState:
     question: Query | None = None
     own_points: int = 0
     starts: bool = False
+    answer: Told | None = None
+
+
+class Randomness:
+    """A generator that is brought to the states of runs; it knows in which one it is."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._at: Mapping[str, Any] | None = None
+
+    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
+        """Return the generator in a state."""
+        if self._at is not state:
+            self.generator.bit_generator.state = state
+        self._at = None  # until it is asked where it is: whoever has it may draw
+        return self.generator
+
+    def now(self) -> Mapping[str, Any]:
+        """Return the state that it is in."""
+        self._at = state = self.generator.bit_generator.state
+        return state
 
 
 @dataclass(frozen=True)
 class Parts:
     """What does not change in a run: the problem, the configuration, and tools to work with.
 
-    ``proxy`` and ``rng`` have no state of their own between two calls: it is set from a
+    ``proxy`` and ``random`` have no state of their own between two calls: it is set from a
     :class:`RunState` first.
     """
 
@@ -169,19 +193,11 @@ class Parts:
     inner: Any
     stop: Criterion
     averaging: Averaging
-    proxy: MeteredProxy
-    rng: np.random.Generator
+    proxy: Any
+    random: Randomness
     penalty: Any
     start: Vector
     step_size: StepSize
-
-
-class Solved(NamedTuple):
-    """A subproblem, how far it was solved, and the rule that was to hold."""
-
-    phi: Subproblem
-    progress: Progress
-    stop: Criterion
 
 
 def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
@@ -205,17 +221,16 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     if not batch and exact and has(objective, "everything"):
         batch = (objective.everything(),)
     elif not batch:
-        parts.rng.bit_generator.state = rng
-        batch = (objective.sample(parts.rng),)
-        rng = parts.rng.bit_generator.state
+        batch = (objective.sample(parts.random.at(rng)),)
+        rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer, and ``halves`` write into the batch.
     drawn = batch[0] if exact else copy_tree(batch[0])
     split = getattr(objective, "halves", None) if parts.step_size.measures else None
     halves = None if split is None else copy_tree(split(drawn if exact else copy_tree(drawn)))
     # Copied: the method may write into what it has returned.
-    question = Query(drawn, copy_tree(points), halves, exact, request.value)
+    question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
     own, starts = len(request.points), request.start
-    return changed(state, rng=rng, question=question, own_points=own, starts=starts)
+    return changed(state, rng=rng, question=question, own_points=own, starts=starts, answer=None)
 
 
 def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Solved | None]:
@@ -233,13 +248,14 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
-    before, learnt, k = copy_tree(state.method), copy_tree(state.step_size), state.method.k
-    if rule.measures:
-        learnt = rule.observe(learnt, _observation(parts, query, answers, k))
+    before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
     own = answers
+    if rule.measures:
+        learnt = rule.observe(copy_tree(learnt), _observation(parts, query, answers, k))
     if len(answers.gradients) > state.own_points:
-        own = replace(answers, gradients=answers.gradients[: state.own_points])
-    step = OuterStep(parts.proxy, parts.rng, rule, learnt, k, solver, parts.penalty)
+        own = changed(answers, gradients=answers.gradients[: state.own_points])
+    step = OuterStep(parts.proxy, solver.rng, rule, learnt, k, solver, parts.penalty)
+    # Copied: what a method, a correction or a solver returns may be a buffer of its own.
     after = copy_tree(method.tell(before, copy_tree(own), step))
     _require_state(method, after, k, parts.start)
     learnt = rule.end_step(step.learnt, k, after.w) if rule.measures else step.learnt
@@ -248,15 +264,15 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     solved = solver.solved
     eta = solved.phi.eta if solved else rule.eta(learnt, k)
     share, average = _add_to_average(parts.averaging, state, after, eta)
-    faults = state.faults
-    if parts.proxy.fault is not None and (solver.unsolved or not _rule_held(solved)):
-        faults = faults.add(k, parts.proxy.fault, state.method.w)
-    anchors = parts.proxy.remembered
-    if parts.proxy.fault is not None:
+    faults, anchors, fault = state.faults, parts.proxy.remembered, parts.proxy.fault
+    if fault is not None:
+        if solver.unsolved or not _rule_held(solved):
+            faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
-    return RunState(
-        after, learnt, parts.rng.bit_generator.state, solver.memory, anchors,
-        _path_with(parts, state, answers, after, finite), faults, state.trace, average, share,
+    return changed(
+        state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
+        anchors=anchors, path=_path_with(parts, state, answers, after, finite), faults=faults,
+        average=average, share=share, question=None, own_points=0, starts=False, answer=None,
     ), solved  # fmt: skip
 
 
@@ -264,7 +280,7 @@ class _Solver:
     """Solves the subproblems of one step; the inner solver's memory is its own."""
 
     def __init__(self, parts: Parts, state: RunState) -> None:
-        parts.rng.bit_generator.state = state.rng
+        self.rng = parts.random.at(state.rng)
         parts.proxy.remembered, parts.proxy.fault = state.anchors, None
         self.parts, self.memory = parts, dict(state.memory)
         self.solved: Solved | None = None
@@ -282,9 +298,9 @@ class _Solver:
         parts, centre = self.parts, copy_array(centre)
         phi = Subproblem(parts.proxy, copy_array(linear), centre, eta, parts.penalty)
         rule = parts.stop if residual is None else parts.stop & Residual(residual)
-        stop = rule.begin(parts.rng)
+        stop = rule.begin(self.rng)
         try:
-            found = parts.inner.solve(phi, copy_array(centre), stop, self.memory, parts.rng)
+            found = parts.inner.solve(phi, copy_array(centre), stop, self.memory, self.rng)
         except NonFiniteError as error:
             self.unsolved = True
             if parts.proxy.fault is None:
@@ -292,7 +308,7 @@ class _Solver:
                 error.status = error.status or Status.DIVERGED
             raise
         self.solved = Solved(phi, found.progress, stop)
-        return copy_array(found.w)
+        return found.w
 
 
 def _rule_held(solved: Solved | None) -> bool:
@@ -335,7 +351,7 @@ def _path_with(
     valued, w = value is None or math.isfinite(value), state.method.w
     # A line search that has come back to its iterate is at its end.
     again = parts.method.backtracks and same_point(path.point, w)
-    idle = IDLE if again and same_point(point, w) else 1
+    idle = POLICY.idle if again and same_point(point, w) else 1
     # A trial point without an answer is no part of the path: the run stayed where it was.
     if not finite or not (valued or nowhere or path.start is not None):
         point, gradient, value, idle = path.point, path.gradient, path.value, 0
@@ -345,7 +361,9 @@ def _path_with(
     if point is None:
         return path
     exact = query.batch is None or query.exact
-    return path.add(point, gradient, parts.penalty, exact=exact, value=value, idle=idle)
+    return path.add(
+        point, gradient, parts.penalty, exact=exact, value=value, smaller=POLICY.smaller, idle=idle
+    )
 
 
 def _add_to_average(
@@ -356,6 +374,16 @@ def _add_to_average(
         return 1.0, None
     share, average = averaging.share(state.share, eta, after.k), state.average
     return share, after.w if average is None else average + share * (after.w - average)
+
+
+def answer_of(parts: Parts, state: RunState) -> Vector:
+    """Return what a run would answer in a state, a copy."""
+    if state.average is not None:
+        return copy_array(state.average)
+    w = parts.method.answer(copy_tree(state.method))
+    if isinstance(parts.averaging, Adaptive):
+        w = parts.step_size.answer(copy_tree(state.step_size), w)
+    return copy_array(w)
 
 
 class Run:
@@ -428,11 +456,10 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        # The zero proxy is free.
-        metered = MeteredProxy(proxy, Ledger() if isinstance(proxy, Zero) else self.ledger)
+        metered = oracle.metered(proxy, self.ledger)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
-            problem, method, inner, stop, averaging, metered, random,
+            problem, method, inner, stop, averaging, metered, Randomness(random),
             oracle.copying(problem.penalty), start, rule,
         )  # fmt: skip
         begun = time.perf_counter()
@@ -500,18 +527,12 @@ class Run:
     @property
     def w(self) -> Vector:
         """The answer so far, a copy: the last iterate, or the average that was asked for."""
-        state = self.state
-        if state.average is not None:
-            return copy_array(state.average)
-        w = self.method.answer(copy_tree(state.method))
-        if isinstance(self.averaging, Adaptive):
-            w = self.step_size.answer(copy_tree(state.step_size), w)
-        return copy_array(w)
+        return answer_of(self.parts, self.state)
 
     @property
     def rng(self) -> np.random.Generator:
         """The generator of batches and solvers as it is now, a copy."""
-        return checkpoint.restore_rng(self.state.rng, self.parts.rng)
+        return checkpoint.restore_rng(self.state.rng, self.parts.random.generator)
 
     @property
     def start(self) -> Vector:
@@ -520,17 +541,34 @@ class Run:
 
     def ask(self) -> Query:
         """Return the question that is open, a copy; asking again does not change it."""
+        return self.open_question().copied()
+
+    def open_question(self) -> Query:
+        """Return the question that is open, opened if need be; not to be written into."""
         if self.state.question is None:
             self.state = asked(self.parts, self.state)
         assert self.state.question is not None
-        return self.state.question.copied()
+        return self.state.question
+
+    def hold(self, answer: Told) -> None:
+        """Keep the target's answer to the open question, which is charged: it is not asked again.
+
+        :meth:`tell` without arguments takes the step that it leads to.
+        """
+        query = self.open_question()
+        answer = answer._replace(gradients=oracle.check_gradients(query, answer.gradients))
+        self.ledger.add({**self.price(query), **answer.extra})
+        self.state = changed(self.state, answer=answer)
+
+    @property
+    def held(self) -> bool:
+        """Whether the open question has an answer that no step has followed yet."""
+        return self.state.answer is not None
 
     def draw_seed(self) -> int:
         """Return a seed for another generator, drawn from this run's."""
-        random = self.parts.rng
-        random.bit_generator.state = self.state.rng
-        seed = int(random.integers(2**62))
-        self.state = replace(self.state, rng=random.bit_generator.state)
+        seed = int(self.parts.random.at(self.state.rng).integers(2**62))
+        self.state = replace(self.state, rng=self.parts.random.now())
         return seed
 
     def open(self, batch: Any) -> None:
@@ -592,27 +630,37 @@ class Run:
         begun, parts, query = time.perf_counter(), self.parts, self.state.question
         if query is None:
             raise RuntimeError("tell needs an open question. Call ask() first, and answer that.")
-        objective = parts.problem.objective
-        given = oracle.check_answers(objective, query, gradients, observations)
-        if value is None and observations is not None:
-            value = oracle.observed_value(objective, query, observations)
+        objective, known = parts.problem.objective, self.state.answer
+        if gradients is None and observations is None and known is not None:
+            given, halves, value = known.gradients, known.halves, known.value
+        else:
+            known = None
+            given = oracle.check_answers(objective, query, gradients, observations)
+            if value is None and observations is not None:
+                value = oracle.observed_value(objective, query, observations)
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
-        self.ledger.add({**self.price(query), "value_calls": value is not None})
+        if known is None:
+            self.ledger.add(self.price(query))
+        self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
         answers = Answers(given, query.batch, level, gaps, value, curvature)
-        # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
-        with np.errstate(over="ignore", invalid="ignore"):
-            state, solved = told(parts, self.state, answers)
-            size = norm(given[0])
+        try:
+            # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
+            with np.errstate(over="ignore", invalid="ignore"):
+                state, solved = told(parts, self.state, answers)
+                size = norm(given[0])
+        except Exception:
+            # An answer that leads nowhere is asked for again.
+            self.state = changed(self.state, answer=None)
+            raise
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
         record = oracle.step_record(k, eta, solved, self.ledger, value, size)
-        self.state = changed(state, trace=state.trace.append(record))
-        phi = None if solved is None else oracle.copy_subproblem(solved.phi)
-        w, ledger = copy_array(state.method.w), copy.copy(self.ledger)
-        return Step(record, w, self.w, copy_tree(given), phi, ledger)
+        self.state = state = changed(state, trace=state.trace.append(record))
+        ledger, answer = copy.copy(self.ledger), partial(answer_of, parts, state)
+        return Step(record, state, given, solved, ledger, answer)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient is small; it has to be exact.
@@ -655,7 +703,7 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = path.below(tol, atol, self.parts.penalty)
+        small = below(path, tol, atol, self.parts.penalty)
         return small and not self.method.ask(copy_tree(method)).start
 
     @property
@@ -676,7 +724,7 @@ class Run:
     def _settled(self) -> bool:
         """Whether nothing but rounding is left to gain, where the run has stalled or began."""
         promise = self.method.promise(copy_tree(self.state.method))
-        return self.state.path.rounds_off(promise, stalled=self.stalled)
+        return rounds_off(self.state.path, promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -684,7 +732,7 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
-        return self.state.path.idle >= IDLE and not self._searching
+        return self.state.path.idle >= POLICY.idle and not self._searching
 
     @property
     def _searching(self) -> bool:
@@ -753,9 +801,9 @@ class Run:
             trace=trace,
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=path.finding(w, last, trace["displacement"]),
-            fell=path.fell(),
-            first_gradient=float(path.first[0, 0]) if len(path.first) else math.nan,
+            doubt=finding(path, w, last, trace["displacement"]),
+            fell=fell(path),
+            first_gradient=path.first_norm,
             method=f"{self.method!r}{self._why['method']}",
             biased=bool(getattr(self.problem.objective, "biased", False)),
             fun=math.nan if known is None else known,
@@ -866,11 +914,13 @@ class Run:
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
-            random = checkpoint.restore_rng(state.rng, self.parts.rng)
+            random = checkpoint.restore_rng(state.rng, self.parts.random.generator)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self._why["stop"] = " (the rule that the run began with)"
-        self.parts = replace(self.parts, stop=stop, rng=random, start=copy_array(tree["w0"]))
+        self.parts = replace(
+            self.parts, stop=stop, random=Randomness(random), start=copy_array(tree["w0"])
+        )
         self._identity, self._config = about or self._identity, None
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
@@ -1011,7 +1061,7 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.solves_subproblems
-            asked_of = parts.proxy if needed else MeteredProxy(parts.proxy.proxy, Ledger())
+            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = checkpoint.identity(

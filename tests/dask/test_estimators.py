@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import proxyprox.dask.fitting
+from proxyprox.dask.policy import ClusterPolicy
 from proxyprox.sklearn import ProxyLogisticRegression, ProxyPoissonRegressor, ProxyRidge
 
 
@@ -46,7 +47,7 @@ def test_unlabelled_rows_may_come_apart(data):
 def test_many_labels_are_fitted_where_they_are(data, monkeypatch):
     X, y, _ = data
     y = np.where(np.arange(600) % 7 == 0, -1, y)
-    monkeypatch.setattr(proxyprox.dask.fitting, "MOST", 200)
+    monkeypatch.setattr(proxyprox.dask.fitting, "CLUSTER", ClusterPolicy(rows=200))
     expected = ProxyLogisticRegression(alpha=0.0, n_steps="converged", unlabelled=-1, cv=3)
     expected.fit(X, y)
     model = ProxyLogisticRegression(alpha=0.0, unlabelled=-1, cv=3)

@@ -15,7 +15,7 @@ import proxyprox as pp
 from proxyprox.diagnostics import RoundAudit, Verdict, audit, plan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
-from proxyprox.report.page import audit_values, write_audit_page
+from proxyprox_app.report.page import audit_values, write_audit_page
 
 EPSILON = 1e-6
 

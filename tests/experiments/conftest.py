@@ -19,7 +19,7 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; the demo's test draws."""
-    monkeypatch.setattr("proxyprox.report.figures.save_figures", lambda *_, **__: [])
+    monkeypatch.setattr("proxyprox_app.report.figures.save_figures", lambda *_, **__: [])
 
 
 @pytest.fixture

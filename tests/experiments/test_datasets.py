@@ -265,7 +265,7 @@ def test_without_pooch_the_message_says_how_to_do_it_by_hand(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DatasetNotFoundError, match=r"(?s)proxyprox\[data\].*PROXYPROX_DATA"):
+    with pytest.raises(DatasetNotFoundError, match=r"(?s)proxyprox\[app\].*PROXYPROX_DATA"):
         load("tiny")
 
 

@@ -19,7 +19,7 @@ from experiments.labels import (
     sentences,
 )
 from experiments.shared import application
-from proxyprox.study.compare import Job
+from proxyprox_app.study.compare import Job
 
 
 def test_draws_are_nested_and_disjoint():

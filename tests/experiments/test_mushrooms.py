@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 import proxyprox as pp
 from experiments import mushrooms
 from experiments.shared import application
-from proxyprox.report.summary import ERM
-from proxyprox.study.compare import Job, run_candidate
+from proxyprox_app.report.summary import ERM
+from proxyprox_app.study.compare import Job, run_candidate
 
 Invoke = Callable[..., Any]
 ROOT = Path(mushrooms.__file__).parents[1]

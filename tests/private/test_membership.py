@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.cli.attack import own_release
 from proxyprox.private import PrivateRows, attack, gaussian_epsilon, mechanism
 from proxyprox.private.accounting import gaussian_mu
+from proxyprox_app.cli.attack import own_release
 
 DELTA, EPSILON, RELEASES = 1e-5, 3.0, 3
 SIGMA = np.sqrt(RELEASES) / gaussian_mu(EPSILON, DELTA)

@@ -1,10 +1,8 @@
 """Robots that hang, refuse a part or reuse their arrays, and tasks that are wrong."""
 
 import signal
-import sqlite3
 import threading
 import time
-from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +24,7 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
-from tests.simulation.cart_world import World, cost
+from tests.simulation.cart_world import World
 
 W = np.array([-0.6, -0.5, 0.1])
 BATCH = np.arange(1, 5)
@@ -368,39 +366,6 @@ def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path, identify,
     # What the new process did again, to get where the checkpoint was, counts once.
     assert proxy.simulated.rollouts < again.simulated
     assert saved < again.simulated < 2 * whole.simulated
-
-
-EARLIER = """
-CREATE TABLE about (task TEXT NOT NULL);
-CREATE TABLE rollouts (
-    id TEXT PRIMARY KEY, evaluation INTEGER NOT NULL, started INTEGER NOT NULL, w BLOB NOT NULL,
-    steps INTEGER NOT NULL DEFAULT 0, seconds REAL NOT NULL DEFAULT 0,
-    aborted INTEGER NOT NULL DEFAULT 0, trajectory BLOB
-);
-CREATE TABLE notes (name TEXT PRIMARY KEY, content BLOB NOT NULL);
-INSERT INTO about SELECT json_extract(content, '$.task') FROM events WHERE kind = 'task';
-INSERT INTO rollouts SELECT one.key, json_extract(one.content, '$.evaluation'), 1, one.data,
-    json_extract(two.content, '$.steps'), json_extract(two.content, '$.seconds'),
-    json_extract(two.content, '$.aborted'), two.data
-    FROM events one JOIN events two ON two.refers = one.number;
-DROP TABLE events;
-DROP TABLE head;
-"""
-
-
-def test_costs_that_an_earlier_version_stored_are_named(world, tmp_path):
-    target = world.target(journal=tmp_path / "j")
-    for request in target.requests(W, BATCH[:2]):
-        target.record(request, world.task.checked(world.robot(request)))  # with computed costs
-    with closing(sqlite3.connect(tmp_path / "j")) as database:
-        database.executescript(EARLIER)  # which had no version number
-    value = world.target(journal=tmp_path / "j").value_and_gradient(W, BATCH[:2])[0]
-    dearer = replace(world.task, cost=lambda x, u, t: 2 * cost(x, u, t))
-    again = RolloutObjective(dearer, None, Antithetic(1, 0.1), journal=tmp_path / "j")
-    with pytest.warns(UserWarning, match="earlier version"):
-        assert len(again.trajectories()) == 2
-    with pytest.warns(UserWarning, match="earlier version"):
-        assert again.observed(world.proxy, [W])[0].mean == pytest.approx(value)
 
 
 class Plant:

@@ -22,6 +22,7 @@ from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import ProxyLogisticRegression, fitting
 from proxyprox.sklearn.fitting import RegularisationPath, label_free, mix, moment_of, pool
+from proxyprox.sklearn.policy import FittingPolicy
 
 
 def dense(moment):
@@ -53,8 +54,7 @@ def test_wide_moments_keep_the_leading_directions(monkeypatch):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 40)) * np.geomspace(10, 0.01, 40)
     exact = moment_of(Design(X))
-    monkeypatch.setattr(fitting, "EXACT_WIDTH", 10)
-    monkeypatch.setattr(fitting, "RANK", 12)
+    monkeypatch.setattr(fitting, "FITTING", FittingPolicy(exact_size=10, rank=12))
     monkeypatch.setattr(fitting, "BLOCK", 100)
     for design in (Design(X), Design(scipy.sparse.csr_array(X))):
         rough = moment_of(design)
@@ -92,8 +92,7 @@ def test_proxy_is_the_label_free_loss_to_second_order(X, family, y):
 def test_low_rank_proxy_solves_exactly(monkeypatch):
     rng = np.random.default_rng(3)
     X = rng.normal(size=(60, 20))
-    monkeypatch.setattr(fitting, "EXACT_WIDTH", 5)
-    monkeypatch.setattr(fitting, "RANK", 6)
+    monkeypatch.setattr(fitting, "FITTING", FittingPolicy(exact_size=5, rank=6))
     loss = softmax_regression(X, np.arange(60) % 3)
     proxy = label_free(loss, moment_of(loss.design), loss.sample_weight)
     v = rng.normal(size=60)
@@ -107,11 +106,10 @@ def test_reduction_changes_nothing(monkeypatch, classes, teacher):
     rng = np.random.default_rng(4)
     X = scipy.sparse.csr_array(rng.random((150, 130)) * (rng.random((150, 130)) < 0.1))
     y = rng.integers(classes, size=150)
-    monkeypatch.setattr(fitting, "EXACT_WIDTH", 50)
-    monkeypatch.setattr(fitting, "RANK", 10)
+    monkeypatch.setattr(fitting, "FITTING", FittingPolicy(exact_size=50, rank=10))
     proxy = {"X_proxy": X[30:], "y_proxy": y if teacher else None}
     small = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
-    monkeypatch.setattr(fitting, "MOST_DIRECTIONS", 0)
+    monkeypatch.setattr(fitting, "_subspace", lambda *parts: None)
     whole = ProxyLogisticRegression(n_steps=25, cv=2).fit(X[:30], y[:30], **proxy)
     assert (small.coef_ != whole.coef_).any()
     np.testing.assert_allclose(small.coef_, whole.coef_, rtol=1e-6, atol=1e-9)
@@ -137,7 +135,7 @@ def test_a_step_is_the_cores(problem, penalty):
     path = path_of(problem)
     for _ in range(5):
         before, eta = path.w, 1 / path.pull
-        stop = Relative(1e-3) | Steps(200)
+        stop = Relative(FittingPolicy().tolerance) | Steps(200)
         core = minimize(problem, before, method=DANE(eta=eta), steps=1, stop=stop).last
         np.testing.assert_allclose(path.advance(), core, rtol=1e-9, atol=1e-12)
 

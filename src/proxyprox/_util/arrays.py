@@ -25,6 +25,8 @@ Vector = Any
 Matrix = Any
 # Squared norms below this may have lost digits to underflow, in float32 and in float64.
 LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280
+# Entries of dense blocks, 8 MiB of float64: large enough for a product, small beside any data.
+BLOCK = 1 << 20
 
 
 def namespace(x: Any) -> Any:

@@ -34,7 +34,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
 
     Examples
     --------
-    >>> require("json", extra="report", purpose="drawing figures").dumps([1])
+    >>> require("json", extra="plot", purpose="drawing figures").dumps([1])
     '[1]'
     """
     try:

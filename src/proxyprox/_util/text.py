@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Sequence
 
 # Characters that act on a terminal, or that make text look like other text: C0 without tab and
 # newline, delete and C1, those that change the direction of writing, and tags.
@@ -33,6 +34,18 @@ def printable(text: str) -> str:
     """
     text = str(text).replace("\r\n", "\n")
     return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def list_names(names: Sequence[str], most: int = 10) -> str:
+    """Return names separated by commas, and how many more there are.
+
+    Examples
+    --------
+    >>> list_names(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def without_formula(cell: object) -> object:

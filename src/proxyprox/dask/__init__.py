@@ -16,8 +16,10 @@ True
 from proxyprox._util.extras import require
 
 require("distributed", extra="dask", purpose="proxyprox.dask")
+require("sklearn", extra="dask", purpose="proxyprox.dask")
 
-from proxyprox.dask.objective import (  # noqa: E402
+from proxyprox.dask import fitting
+from proxyprox.dask.objective import (
     PartitionedGLM,
     gamma_regression,
     linear_regression,
@@ -25,7 +27,11 @@ from proxyprox.dask.objective import (  # noqa: E402
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.dask.tables import read_parquet  # noqa: E402
+from proxyprox.dask.tables import read_parquet
+from proxyprox.sklearn.estimators import ProxyGLM
+
+# Estimators fit Dask collections from here on.
+ProxyGLM.cluster = fitting
 
 __all__ = [
     "PartitionedGLM",

@@ -12,15 +12,13 @@ import numpy as np
 from proxyprox import L1, Problem, minimize
 from proxyprox._util.validation import Words, message
 from proxyprox.dask.objective import Draw, Drawing, Engine, PartitionedGLM, Sample, merge_samples
+from proxyprox.dask.policy import CLUSTER
 from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.inputs import read_labels
 
 Array = Any
-
-# Labelled rows that are fetched; of more a sample is, and all are fitted where they are.
-MOST = 100_000
 
 
 class Fetched(NamedTuple):
@@ -79,11 +77,13 @@ def fetch_labelled(
         columns = columns or names
         if names != columns:
             raise ValueError(message("X_proxy", Words(f"columns {names}"), f"like X: {columns}"))
-        engine.require_room("the labelled rows", min(MOST, table.rows or MOST), len(columns), 2)
-        job = np.nan if labels is None else mark, intercept, table.columns, Draw(MOST)
-        parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=MOST)
+        engine.require_room(
+            "the labelled rows", min(CLUSTER.rows, table.rows or CLUSTER.rows), len(columns), 2
+        )
+        job = np.nan if labels is None else mark, intercept, table.columns, Draw(CLUSTER.rows)
+        parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=CLUSTER.rows)
         found.append(engine.run("labels", table.graph, parts, fetch_partition, job, merge))
-    labelled, unlabelled, gram, samples = merge_parts(found, MOST)
+    labelled, unlabelled, gram, samples = merge_parts(found, CLUSTER.rows)
     if not labelled:
         raise ValueError(message("y", Words("rows without a label only"), "labels"))
     sizes = np.diag(gram) if unlabelled else np.zeros(0)
@@ -112,7 +112,7 @@ def minimise_everywhere(
         target = PartitionedGLM(
             X, y, type(family), classes=classes, l2=l2, intercept=intercept, sample_weight=weights
         )
-        proxy = target.sample_rows(min(20_000, MOST))
+        proxy = target.sample_rows(min(20_000, CLUSTER.rows))
         free = np.arange(target.dim) >= target.dim - intercept * family.outputs
         penalty = L1(np.where(free, 0.0, l1)) if l1 else None
         found.append(minimize(Problem(target, proxy, penalty), steps=100).w)

@@ -33,28 +33,16 @@ from threadpoolctl import ThreadpoolController
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.digests import digest
+from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.dask import tables
+from proxyprox.dask.policy import CLUSTER
 from proxyprox.problems import families
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM, Design, Encoded, as_targets
 from proxyprox.problems.protocols import Batch, Work
 
 Array = Any
-
-# Results that one task adds up.
-FAN_IN = 8
-# Tasks of a pass over files: at most so many, or so many for each thread of the cluster, so that
-# a slow worker has others to leave its share to.
-TASKS, TASKS_PER_THREAD = 64, 4
-# Nanoseconds of reading one number from a file, about.
-READING = 3.0
-# Rows that a transformer is fitted on.
-FIT_ROWS = 100_000
-# The share of a worker's memory that samples may take while they are merged.
-SHARE = 0.5
-# Of labels that are no classes the driver need not see all.
-MOST_CLASSES = 1000
 
 
 # -- what the workers do ------------------------------------------------------------------------
@@ -224,7 +212,7 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
             drawing.add(X, y, weights)
     found = tuple((fault, number) for fault in faults)
     samples = merge_samples(drawing.samples, draw.size)
-    met = tuple(classes)[:MOST_CLASSES]
+    met = tuple(classes)[: CLUSTER.rows]
     return Look((rows,), (weight,), (mark,), found, met, work, samples)
 
 
@@ -234,7 +222,7 @@ def merge_looks(parts: list[Look], size: int) -> Look:
     total = np.sum(work, axis=0)
     total[0] = np.max(work, axis=0)[0]
     joined = (tuple(chain.from_iterable(each)) for each in lists)
-    known = tuple(dict.fromkeys(chain.from_iterable(classes)))[:MOST_CLASSES]
+    known = tuple(dict.fromkeys(chain.from_iterable(classes)))[: CLUSTER.rows]
     drawn = merge_samples([*chain.from_iterable(samples)], size)
     return Look._make((*joined, known, total, drawn))
 
@@ -253,7 +241,7 @@ def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:
     """Return what is wrong with labels, and note the classes met."""
     if family.classifier:
         codes, values = pandas.factorize(y)
-        classes |= dict.fromkeys(values[:MOST_CLASSES].tolist())
+        classes |= dict.fromkeys(values[: CLUSTER.rows].tolist())
         return ["labels missing"] if (codes < 0).any() else []
     t = np.asarray(pandas.to_numeric(y, errors="coerce"), dtype=np.float64)
     valid = np.isfinite(t) & family().valid(t)
@@ -303,7 +291,8 @@ class Engine:
         self.progress = check.flag("progress", progress)
         self._threads = ThreadpoolController()
         threads = 0 if client is None else sum(client.nthreads().values())
-        self._most_tasks = max(TASKS, TASKS_PER_THREAD * threads)
+        # More tasks than threads: a slow worker leaves some of its share to others.
+        self._most_tasks = CLUSTER.fan_in * max(threads, CLUSTER.fan_in)
 
     def run(
         self, purpose: str, graph: dict[Any, Any], parts: Sequence[tuple[int, Any]],
@@ -321,7 +310,7 @@ class Engine:
             bundle = parts[key[1] : key[1] + each]
             whole = partial(run_bundle, parts=bundle, merge=merge or list)
             tasks[key] = (whole, name) if each > 1 else (operator.call, name, *bundle[0])
-        size = FAN_IN if merge else len(level)
+        size = CLUSTER.fan_in if merge else len(level)
         while len(level) > 1 or merge is None:
             groups = [level[i : i + size] for i in range(0, len(level), size)]
             level = [(f"merge-{len(tasks)}-{name}", place) for place in range(len(groups))]
@@ -363,7 +352,10 @@ class Engine:
         if self.client is not None and self.client.status == "running":
             workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
             least = min((each["memory_limit"] or math.inf for each in workers), default=math.inf)
-            rooms["a worker has for it"] = (SHARE * least, 2 * min(FAN_IN, partitions))
+            # Beyond its target a worker writes what it holds to disk.
+            share = dask.config.get("distributed.worker.memory.target") or 1.0
+            copies = 2 * min(CLUSTER.fan_in, partitions)
+            rooms["a worker has for it"] = (share * least, copies)
         for where, (room, copies) in rooms.items():
             need = 8.0 * n * columns * copies
             if need > room:
@@ -494,7 +486,7 @@ class PartitionedGLM:
             if transformer is not None:
                 check_is_fitted(transformer)
         except NotFittedError:
-            count = math.ceil(FIT_ROWS / len(self.table.parts))
+            count = math.ceil(CLUSTER.rows / len(self.table.parts))
             transformer.fit(self._run("fit of transformer", some_rows, count, pandas.concat))
         return transformer
 
@@ -511,9 +503,7 @@ class PartitionedGLM:
             where: dict[str, list[str]] = {}
             for fault, number in seen.faults:
                 where.setdefault(fault, []).append(self.table.names[number])
-            listed = [
-                f"{what} in {', '.join(names[: tables.LISTED])}" for what, names in where.items()
-            ]
+            listed = [f"{what} in {list_names(names)}" for what, names in where.items()]
             remedy = "Drop or repair those rows; a transformer may impute inputs."
             raise ValueError(
                 "The table must have the same columns in every partition, finite inputs, labels, "
@@ -553,7 +543,7 @@ class PartitionedGLM:
     def work(self) -> Work:
         """About how long a gradient and a Hessian take, on one core."""
         (_, entries, gram), outputs = self._look().work, self.family.outputs
-        gradient = READING * entries + outputs * (2.0 * entries + 15.0 * self.rows)
+        gradient = CLUSTER.reading * entries + outputs * (2.0 * entries + 15.0 * self.rows)
         return Work(gradient, gram * outputs * (outputs + 1) / 2, self.rows)
 
     @cached_property

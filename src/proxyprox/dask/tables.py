@@ -15,14 +15,12 @@ import scipy.sparse
 from pyarrow import fs, parquet
 
 from proxyprox._util import validation as check
+from proxyprox._util.arrays import BLOCK
+from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 
 Array = Any
 
-# Entries of the blocks of rows that a partition is read in: 4 MiB of float64, which caches hold.
-BLOCK_ELEMENTS = 1 << 19
-# Names that one error lists.
-LISTED = 20
 NUMBERS = ("int", "uint", "float", "double", "half", "bool", "Int", "UInt", "Float")
 
 
@@ -77,7 +75,7 @@ def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterat
     rows, width = X.shape
     sparse, columns = scipy.sparse.issparse(X), _columns(X)
     entries = X.nnz if sparse else rows * width
-    step = max(1, BLOCK_ELEMENTS * rows // max(entries, 1))
+    step = max(1, BLOCK * rows // max(entries, 1))
     if columns is not None:
         columns = [_numbers(X, j) for j in range(width)]
         buffer = np.empty((width, min(step, rows)))
@@ -140,7 +138,7 @@ def require_numbers(argument: str, columns: list[tuple[str, str]], transformer: 
         )
     if text and transformer is None:
         remedy = "Pass transformer=, which encodes them, or leave them out."
-        raise ValueError(message(argument, Words(", ".join(text[:LISTED])), "numbers", remedy))
+        raise ValueError(message(argument, Words(list_names(text)), "numbers", remedy))
 
 
 def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
@@ -256,7 +254,7 @@ def read_parquet(
     paths, footers = [list(each) for each in zip(*full, strict=True)]
     schemas = [dict(_columns(f.schema.to_arrow_schema().empty_table())) for f in footers]
     special = [name for name in (label, weight) if name is not None]
-    known = f"a column of the table: {', '.join(list(schemas[0])[:LISTED])}"
+    known = f"a column of the table: {list_names(list(schemas[0]))}"
     chosen = [name for name in dict.fromkeys(chain(*schemas)) if name not in special]
     if columns is not None:
         chosen = check.as_list("columns", columns, "a list of column names")
@@ -294,11 +292,8 @@ def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[s
         if schema.get(column) != usual[column]
     ]
     if odd:
-        more = f" and {len(odd) - LISTED} more" * (len(odd) > LISTED)
         remedy = "Write those files again, or choose columns= that all of them have."
-        raise ValueError(
-            f"path must hold files of the same columns: {'; '.join(odd[:LISTED])}{more}. {remedy}"
-        )
+        raise ValueError(f"path must hold files of the same columns: {list_names(odd)}. {remedy}")
 
 
 def _read_group(

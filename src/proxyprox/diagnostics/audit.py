@@ -23,14 +23,14 @@ from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
-from proxyprox.result import Ledger
-from proxyprox.setup import (
+from proxyprox.problems.checks import (
     check_signatures,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
+from proxyprox.result import Ledger
 
 # Where products with the target's Hessian come from, if that is named.
 KINDS = ("hvp", "secants")

@@ -641,7 +641,7 @@ class Local:
 
     def curvature(self, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian here; None where there is no proxy."""
-        if not self.free.any() or (isinstance(proxy.proxy, Zero) and self.known is None):
+        if not self.free.any() or (isinstance(proxy, Zero) and self.known is None):
             return None
         return Curvature(proxy, self.w, self.units, self.free, self.known)
 

@@ -12,6 +12,10 @@
 Not covered: steps before this fit that saw private rows (a scaler, imputer or encoder in a ...
 """
 
+from proxyprox._util.extras import require
+
+require("sklearn", extra="private", purpose="proxyprox.private")
+
 from proxyprox.private.accounting import (
     Guarantee,
     NotPrivateWarning,

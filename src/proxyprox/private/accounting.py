@@ -40,7 +40,7 @@ __doctest_requires__ = {"sampled_epsilon": ["opacus"]}
 Array = np.ndarray[Any, Any]
 
 # A whole plan is calibrated to the budget: its last release may exceed it by rounding alone.
-ROUNDING, TINY = 1e-9, 1e-12
+ROUNDING = 1e-9
 NEIGHBOURS = "add or remove one row"
 
 
@@ -401,7 +401,7 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         if place is not None and not place.parent.is_dir():
             remedy = "Make the folder first: a mistyped path would be a second budget."
             raise ValueError(message("path", str(place), "in a folder that exists", remedy))
-        self._attach(place, [Event("limit", content={"epsilon": epsilon, "delta": delta})])
+        self.open_journal(place, [Event("limit", content={"epsilon": epsilon, "delta": delta})])
         if (self.epsilon, self.delta) != (epsilon, delta):
             raise PrivacyBudgetError(
                 f"{self.path} is a budget of epsilon={self.epsilon:g}, delta={self.delta:g}, not "
@@ -418,12 +418,13 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
             The journal.
         """
         budget = cls.__new__(cls)
-        budget._attach(Path(os.path.realpath(check.file_path("path", path))), readonly=True)
+        budget.open_journal(Path(os.path.realpath(check.file_path("path", path))), readonly=True)
         return budget
 
-    def _attach(
+    def open_journal(
         self, path: Path | None, first: Sequence[Event] = (), *, readonly: bool = False
     ) -> None:
+        """Take over what a journal says was spent; the constructor and :meth:`read` call it."""
         self.path, self._process = path, os.getpid()
         self._plans: dict[str, _Plan] = {}
         # What this process holds, by token; without a file nobody else looks.
@@ -431,7 +432,7 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         self.epsilon = self.delta = math.nan
         self._journal = Journal(
             path, "privacy budget", PrivacyBudgetError, self._replay,
-            first=first, convert=_earlier, readonly=readonly,
+            first=first, readonly=readonly,
         )  # fmt: skip
         if not self.epsilon > 0:
             raise PrivacyBudgetError(f"The privacy budget {path} has no limit. {REMEDY}")
@@ -734,7 +735,7 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         spent, held = self._charged(), self._reserved(but)
         others = [release for plan, _ in held for release in plan.ahead]
         needed = total_epsilon([*spent, *others, *ahead], self.delta) if ahead else 0.0
-        if needed > self.epsilon * (1 + ROUNDING) + TINY:
+        if needed > self.epsilon + ROUNDING * max(self.epsilon, 1.0):
             text = "; ".join(["releases " + by for _, by in held] or ["nothing"])
             raise PrivacyBudgetError(
                 f"The budget would be overspent: ε = {needed:.4g} of {self.epsilon:g} at "
@@ -790,8 +791,6 @@ def page(report: dict[str, Any]) -> str:
             f"{plan['releases']} of {plan['planned_releases']} releases",
             f"  noise     σ = {sigma}; sampling rate {rate}; {plan['accountant']}",
         ]
-        if not plan["opened"]:
-            lines.append("  opened    by an earlier version, which did not note who and when")
         for one in plan["opened"]:
             lines.append(f"  opened    {one['time']} UTC by {printable(one['by'])}")
             if one["ended"]:
@@ -801,30 +800,6 @@ def page(report: dict[str, Any]) -> str:
         shown = ", ".join(f"{name} = {value}" for name, value in (plan["settings"] or {}).items())
         lines += [f"  settings  {printable(shown)}"] if shown else []
     return "\n".join(lines)
-
-
-def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
-    """Return the events of an earlier version's file, which had three tables."""
-    if tables != {"about", "plans", "charges"}:
-        return None
-    ((own, epsilon, delta),) = database.execute("SELECT id, epsilon, delta FROM about").fetchall()
-    events = [Event("limit", content={"epsilon": epsilon, "delta": delta})]
-    numbers = {}
-    for name, text, private in database.execute("SELECT name, settings, private FROM plans"):
-        releases, settings = json.loads(text)
-        content = {"releases": releases, "settings": settings, "private": bool(private)}
-        events.append(Event("plan", name, content))
-        numbers[name] = len(events)
-    query = "SELECT plan, k, sigma, rate, point, released, time FROM charges ORDER BY rowid"
-    for name, k, sigma, rate, point, released, time in database.execute(query):
-        if name not in numbers:  # lost, and paid for all the same
-            events.append(Event("plan", name, {"releases": [], "settings": None, "private": True}))
-            numbers[name] = len(events)
-        content = {"k": k, "sigma": sigma, "rate": rate, "point": point}
-        events.append(Event("charge", name, content, refers=numbers[name], time=time))
-        if released is not None:
-            events.append(Event("release", name, None, released, len(events), time))
-    return own, events
 
 
 def _reopen(path: str, epsilon: float, delta: float, own: str) -> PrivacyBudget:

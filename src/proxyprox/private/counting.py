@@ -9,9 +9,6 @@ from proxyprox._util import validation as check
 from proxyprox._util.validation import Words, message
 from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError
 
-# Shapes are known to the mechanism; everything else depends on what the rows hold.
-SHAPES = ("dim", "rows", "columns", "zeros")
-
 
 class CountedRows:
     """Private rows that count accesses and refuse one that no charge of a budget covers.
@@ -62,7 +59,8 @@ and 1 is charged.
         if name.startswith("_"):
             raise AttributeError(name)
         found = getattr(self._rows, name)
-        if name in SHAPES:
+        # Shapes are known to the mechanism; everything else depends on what the rows hold.
+        if name in ("dim", "rows", "columns", "zeros"):
             return found
         if not callable(found):
             self._require_charge(name)

@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
-import scipy.special
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.metrics import d2_tweedie_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util import validation as check
+from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.corrections import Plain
 from proxyprox.inner.exact import minimise_exactly
@@ -41,6 +42,7 @@ from proxyprox.private.mechanism import (
     clip_for,
     plan_releases,
 )
+from proxyprox.private.policy import PRIVATE, Setting
 from proxyprox.private.reading import project_rows, row_norms, share_memory, standardise
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
@@ -55,60 +57,13 @@ from proxyprox.problems.families import (
 from proxyprox.problems.glm import GLM, Encoded
 from proxyprox.result import Trace
 from proxyprox.sklearn import inputs
+from proxyprox.sklearn.estimators import LinearClassifier
 from proxyprox.stopping import Residual
 
 Array = Any
 
 
-class Setting(NamedTuple):
-    """The constants of a fit: none of them is tuned on the rows at hand."""
-
-    name: str
-    # Gradients that are released.
-    releases: int
-    # C over the root mean square of public rows' whitened gradients.
-    clip: float
-    # Share of μ² for the private second moments.
-    moments: float
-    # 1/η of the proximal term, in units where the longest public row has length one.
-    proximal: float
-
-    def adapt(self, noise: float) -> Setting:
-        """Return the setting for a ratio of the privacy noise's variance to that of sampling.
-
-        Where there is little noise, clipping and the number of steps are what limits the fit.
-        """
-        clip = self.clip * float(np.clip(noise ** (-1 / 8), *CLIP_RANGE))
-        releases = round(self.releases * float(np.clip(noise ** (-1 / 4), *RELEASES_RANGE)))
-        return self._replace(clip=clip, releases=releases)
-
-
-ROBUST = Setting("robust", releases=6, clip=2.0, moments=0.05, proximal=1e-4)
-SAME_SUPPORT = Setting("same support", releases=6, clip=2.0, moments=0.0, proximal=1e-6)
-LABEL_FREE = Setting("no public labels", releases=8, clip=1.0, moments=0.0, proximal=1e-3)
-CLIP_RANGE, RELEASES_RANGE = (0.75, 1.75), (2 / 3, 2.0)
-# The least that is added to the metric's Hessian, in the same units.
-DAMPING = 1e-3
-# Curvature that is added for a second moment which the public rows lack, over its expected size.
-EXTRA_CURVATURE = 4.0
-# Standard deviations of its noise by which a second moment must differ to count.
-SURE = 1.0
-# A guess at ‖w*‖ in the same units, for the damping where there are no public labels.
-DISTANCE = 5.0
-STRENGTHS = tuple(np.geomspace(1e-6, 1e-1, 11))
-# An entry that is so many times the 95th percentile of its column spoils the column's unit.
-FAR_OUT = 100.0
-# Share of μ² for the noisy number of rows.
-COUNT = 0.01
-# Standard deviations by which that number must differ from n_nominal to take its place, those that
-# it must at least have to be known well, and the factor from which on n_nominal is called far off.
-SURE_COUNT, KNOWN_COUNT, FAR_COUNT = 3.0, 30.0, 2.5
-# Share of the public rows that a bound may shorten before it is called too small.
-SHORTENED = 0.5
-# Private rows that count for less than this share of the public ones will hardly change the fit.
-WORTH = 0.25
-
-
+# What no guarantee of a fit covers.
 NOT_COVERED = (
     "Not covered: steps before this fit that saw private rows (a scaler, imputer or encoder in a "
     "Pipeline), scores on private rows, and other fits of these rows"
@@ -254,8 +209,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
             n_nominal=self.n_nominal, metric=metric,
             clip=self._clip(ready, metric),
-            matched=ready.public, moments=setting.moments, count=COUNT, l2=self.alpha or 0.0,
-            budget=self.budget, name=self.name, seed=self.seed,
+            matched=ready.public, moments=setting.moments, count=PRIVATE.count,
+            l2=self.alpha or 0.0, budget=self.budget, name=self.name, seed=self.seed,
         )  # fmt: skip
         self.rows_, sd = target.count_rows()
         self._check_size(target, sd)
@@ -263,13 +218,13 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         if setting.moments:
             proxy = self._add_missing_curvature(ready, target)
         correction: Any = Plain()
-        if setting.name != LABEL_FREE.name:
+        if setting is not PRIVATE.label_free:
             sampling = (target.clip / setting.clip) ** 2 / target.size
             correction = JamesStein(
                 target.metric, target.noise_variance, sampling, growing=setting.moments > 0,
                 by_curvature=True,
             )  # fmt: skip
-        eta = 1 / (ready.damping if setting.name == LABEL_FREE.name else setting.proximal)
+        eta = 1 / (ready.damping if setting is PRIVATE.label_free else setting.proximal)
         result = minimize(
             Problem(target, proxy), ready.start, method=ProxyProx(eta=eta, correction=correction),
             steps=setting.releases, stop=Residual(1e-9), rng=0,
@@ -285,19 +240,19 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
         copy = type(self)(**{**self.get_params(deep=False), "name": None})
-        copy._fits = self._past_fits()
+        copy.past_fits = self.past_fits
         return copy
 
-    def _past_fits(self) -> list[Any]:
-        """Return the releases of fits without a budget, which clones share in one process."""
-        self._fits: list[Any] = getattr(self, "_fits", [])
-        return self._fits
+    @cached_property
+    def past_fits(self) -> list[Any]:
+        """The releases of fits without a budget, which clones share in one process."""
+        return []
 
     def _note_fit(self, target: Private) -> str:
         """Return what the guarantee of a fit does not cover, in words."""
         if self.budget is not None:
             return f"{NOT_COVERED} but those that are charged to the budget: see budget.spent."
-        fits = self._past_fits()
+        fits = self.past_fits
         if self.seed is None:
             fits.append(target.planned)
         if len(fits) < 2:
@@ -315,10 +270,10 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
     def _check_size(self, target: Private, sd: float) -> None:
         """Divide by the released number of rows if n_nominal is not near it; say if it is far."""
         n, found = self.n_nominal, self.rows_
-        if abs(found - n) <= SURE_COUNT * sd:
+        if abs(found - n) <= PRIVATE.sure_count * sd:
             return
-        target.set_size(max(found, min(n, KNOWN_COUNT * sd)))
-        if n / FAR_COUNT < found < n * FAR_COUNT:
+        target.set_size(max(found, min(n, PRIVATE.known_count * sd)))
+        if n / PRIVATE.far_count < found < n * PRIVATE.far_count:
             return
         large = self.delta * found >= 1
         text = (
@@ -341,13 +296,13 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         setting, metric = ready.setting, Metric(ready.hessian, ready.damping)
         clip = self._clip(ready, metric)
         releases = plan_releases(
-            self.epsilon, self.delta, setting.releases, moments=setting.moments, count=COUNT
+            self.epsilon, self.delta, setting.releases, moments=setting.moments, count=PRIVATE.count
         )
         effective = self.n_nominal / (1 + self._noise(setting, metric))
         labelled = 0 if y_public is None else ready.public.design.rows
         return PrivacyPlan(
             setting.name, setting.releases, releases[-1].sigma, clip, ready.damping, self.n_nominal,
-            labelled, effective, effective >= WORTH * labelled,
+            labelled, effective, effective >= PRIVATE.worth * labelled,
             int((~np.asarray(abs(ready.public.design.X).sum(axis=0)).ravel().astype(bool)).sum()),
             Guarantee.of(releases, self.delta, private=self.seed is None),
         )  # fmt: skip
@@ -387,32 +342,25 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         X, scale = X / unit, scale * unit
         X = X.tocsr() if scipy.sparse.issparse(X) else X
         family, label_bound = self._family(y_public)
-        setting = SAME_SUPPORT if self.same_support else ROBUST
+        setting = PRIVATE.same_support if self.same_support else PRIVATE.robust
         start = np.zeros((X.shape[1] + self.fit_intercept) * family.outputs)
         strength = 0.0 if self.alpha is None else check.nonnegative("alpha", self.alpha)
         if y_public is None:
             public = GLM(X, None, family, l2=strength, intercept=self.fit_intercept)
             hessian = public.hessian(start)
             damping = max(
-                DAMPING, _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta))
+                PRIVATE.damping,
+                _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta)),
             )
             return Prepared(
-                LABEL_FREE,
-                public,
-                start,
-                hessian,
-                damping,
-                bound,
-                scale,
-                label_bound,
-                centre,
-                spread,
-            )
+                PRIVATE.label_free, public, start, hessian, damping, bound, scale, label_bound,
+                centre, spread,
+            )  # fmt: skip
         public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
         if self.alpha is None:
             public = choose_strength(public)
         start = minimise_exactly(public, start, tol=1e-10)
-        hessian, damping = public.hessian(start), max(DAMPING, public.l2)
+        hessian, damping = public.hessian(start), max(PRIVATE.damping, public.l2)
         setting = setting.adapt(self._noise(setting, Metric(hessian, damping)))
         return Prepared(
             setting, public, start, hessian, damping, bound, scale, label_bound, centre, spread
@@ -420,7 +368,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
 
     def _noise(self, setting: Setting, metric: Metric) -> float:
         """Return the variance of the privacy noise over that of the rows' sampling."""
-        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments - COUNT)
+        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments - PRIVATE.count)
         return setting.clip**2 * metric.degrees_of_freedom / (mu**2 * self.n_nominal)
 
     def _check_columns(self, X: Any) -> Array:
@@ -461,8 +409,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
         if not bound > 0:
             raise ValueError(message("X_public", Words("zeros only"), "rows that differ"))
-        share = float(np.mean(lengths > bound))
-        if share > SHORTENED:
+        if np.median(lengths) > bound:
+            share = float(np.mean(lengths > bound))
             unit = "" if self.scale is None else " after scaling"
             warnings.warn(
                 f"bound={bound:g} is below the norm of {share:.0%} of the public rows, whose "
@@ -480,18 +428,21 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         return clip_for(ready.public, ready.start, metric, ready.setting.clip, usual)
 
     def _warn_of_outliers(self, X: Any) -> None:
-        """Warn of public columns whose largest entry, by which they are divided, is far out."""
+        """Warn of public columns whose largest entry, by which they are divided, is far out.
+
+        The others' squares, their curvature, then lie below the damping.
+        """
         if scipy.sparse.issparse(X):
             return
         sizes = np.abs(X)
         largest, usual = sizes.max(axis=0), np.quantile(sizes, 0.95, axis=0)
-        odd = np.flatnonzero((usual > 0) & (largest > FAR_OUT * usual))
+        odd = np.flatnonzero((usual > 0) & (usual < math.sqrt(PRIVATE.damping) * largest))
         if len(odd):
             names = np.asarray(getattr(self, "feature_names_in_", np.arange(X.shape[1])))[odd]
             warnings.warn(
-                f"X_public: the largest entry of {', '.join(map(str, names[:5]))} is {FAR_OUT:g} "
-                "times those of other rows, and columns are divided by it. Remove such rows: what "
-                "they hold is lost for the private rows, too.",
+                f"X_public: columns are divided by their largest entry, and that of "
+                f"{list_names(list(map(str, names)))} is far above those of other rows. Remove "
+                "such rows: what they hold is lost for the private rows, too.",
                 PrivateFitWarning, stacklevel=4,
             )  # fmt: skip
 
@@ -508,12 +459,12 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         # A column that is constant among public rows, one for all, say, varies among private ones
         # where it is less common: that direction, too, is flat in the public loss.
         gap = np.abs(private - np.asarray(squares.mean(axis=0)).ravel())
-        lacking = np.maximum(gap - SURE * sd, 0.0)
+        lacking = np.maximum(gap - sd, 0.0)
         z = ready.public.design.predict(ready.start.reshape(-1, family.outputs))
         z = z.ravel() if family.outputs == 1 else z
         usual = family.expected_curvature(z)
         usual = usual if family.outputs == 1 else np.einsum("icc->ic", usual)
-        extra = EXTRA_CURVATURE * float(np.mean(usual)) * lacking
+        extra = PRIVATE.extra_curvature * float(np.mean(usual)) * lacking
         extra = np.append(extra, 0.0) if self.fit_intercept else extra
         extra = np.repeat(extra, family.outputs)
         if not extra.any():
@@ -585,7 +536,7 @@ class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
+class PrivateLogisticRegression(LinearClassifier, PrivateGLM):  # type: ignore[misc]
     """Logistic regression on private rows, with public rows as proxy; nothing is tuned.
 
     Parameters
@@ -668,23 +619,6 @@ class PrivateLogisticRegression(ClassifierMixin, PrivateGLM):  # type: ignore[mi
         two = len(self._classes) == 2
         return (Logistic if two else Softmax)(self._classes), None
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        scores = self._predictors(X)
-        if scores.shape[1] == 1:
-            scores = np.hstack([np.zeros_like(scores), scores])
-        return np.asarray(scipy.special.softmax(scores, axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[likeliest]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRidge(PrivateRegressor):
@@ -760,25 +694,25 @@ def choose_strength(public: GLM) -> GLM:
     """Return the public loss with the L2 strength that cross-validation picks."""
     rows, design, family = public.design.rows, public.design, public.family
     folds = np.random.default_rng(0).permutation(rows) % max(2, min(5, rows))
-    losses = np.zeros(len(STRENGTHS))
+    losses = np.zeros(len(PRIVATE.strengths))
     for fold in np.unique(folds):
         inside, outside = (
             GLM(design.take(part), Encoded(public.targets[part]), family, l2=0.0)
             for part in (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold))
         )
         w = public.zeros()
-        for place in reversed(range(len(STRENGTHS))):
-            loss = GLM(inside.design, Encoded(inside.targets), family, l2=STRENGTHS[place])
+        for place in reversed(range(len(PRIVATE.strengths))):
+            loss = GLM(inside.design, Encoded(inside.targets), family, l2=PRIVATE.strengths[place])
             w = minimise_exactly(loss, w, tol=1e-6)
             losses[place] += outside.value(w) * outside.design.rows
-    best = STRENGTHS[int(np.argmin(losses))]
+    best = PRIVATE.strengths[int(np.argmin(losses))]
     return GLM(design, Encoded(public.targets), family, l2=best)
 
 
 def _balanced_damping(hessian: Array, rows: int, mu: float) -> float:
     """Return the λ that balances the noise of K releases against the distance they can go."""
     values = np.maximum(np.linalg.eigvalsh(hessian), 0.0)
-    grid, K = np.geomspace(1e-5, 1.0, 101), LABEL_FREE.releases
+    grid, K = np.geomspace(1e-5, 1.0, 101), PRIVATE.label_free.releases
     known = (values / (values + grid[:, None])).sum(axis=1)
-    errors = known**2 * K / (mu * rows) ** 2 + grid / K * DISTANCE**2
+    errors = known**2 * K / (mu * rows) ** 2 + grid / K * PRIVATE.distance**2
     return float(grid[np.argmin(errors)])

@@ -18,7 +18,7 @@ import scipy.sparse
 from scipy.special import ndtri
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, from_numpy, to_numpy
+from proxyprox._util.arrays import BLOCK, Matrix, Vector, from_numpy, to_numpy
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.inner.exact import find_minimum
@@ -47,10 +47,8 @@ from proxyprox.problems.glm import GLM
 
 Array = Any
 
-# Entries of the blocks of rows whose whitened gradients are formed.
-BLOCK = 1 << 20
-# Clips beyond them, or noise of such a size, would make sums that are no floats.
-SMALLEST, LARGEST = 1e-100, 1e100
+# Clips beyond it or below its inverse would make sums that are no floats.
+LARGEST = 1e100
 
 
 def draw_noise(size: int) -> Array:
@@ -290,7 +288,7 @@ def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
         else:
             one_hot = np.eye(family.outputs)[targets.astype(int)]
             slopes = family.slope(X @ w.reshape(-1, family.outputs), one_hot)
-    return np.nan_to_num(slopes, nan=0.0, posinf=1e100, neginf=-1e100)
+    return np.nan_to_num(slopes, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 
 def whitened_gradients(
@@ -463,7 +461,7 @@ class Private:
         # What sums are divided by.
         self.size = float(self.n_nominal)
         self.sigma, self.sample_rate = self._plan[-1]
-        if not self.sigma * self.clip < LARGEST / SMALLEST:
+        if not self.sigma * self.clip < LARGEST**2:
             allowed = f"so small that noise of {self.sigma:.3g} times it is a number"
             raise ValueError(message("clip", clip, allowed))
         if name is not None and not (isinstance(name, str) and name):
@@ -682,8 +680,8 @@ def plan_releases(
 def require_clip(clip: Any) -> float:
     """Return a clip if the sums of clipped rows are certain to be numbers."""
     number = check.positive("clip", clip)
-    if not SMALLEST <= number <= LARGEST:
-        raise ValueError(message("clip", clip, f"from {SMALLEST:g} to {LARGEST:g}"))
+    if not 1 / LARGEST <= number <= LARGEST:
+        raise ValueError(message("clip", clip, f"from {1 / LARGEST:g} to {LARGEST:g}"))
     return number
 
 

@@ -20,9 +20,6 @@ from proxyprox._util.validation import (
 )
 from proxyprox.private.accounting import gaussian_epsilon, require_delta
 
-# Smaller than what rounding does to a covariance, as a share of it.
-TINY = 1e-12
-
 
 @dataclass(frozen=True)
 class Attack:
@@ -188,7 +185,8 @@ def directions(outcomes: Any) -> list[Any]:
     centred = (outcomes - means[:, None]).reshape(-1, outcomes.shape[-1])
     values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
     # Directions without noise count most, but not beyond what rounding leaves of them.
-    floor = TINY * (values[-1] + gap @ gap) + np.finfo(float).tiny
+    rounding = centred.size * np.finfo(float).eps
+    floor = rounding * (values[-1] + gap @ gap) + np.finfo(float).tiny
     return [gap, vectors @ ((vectors.T @ gap) / np.maximum(values, floor))]
 
 

@@ -26,9 +26,6 @@ from proxyprox.problems.families import Family
 Array = Any
 
 PLAIN = frozenset((bool, int, float, complex, str))
-# How booleans are written in an array of text.
-WRITTEN = {"True": 1.0, "False": 0.0}
-TINY = float(np.finfo(np.float64).tiny)
 
 
 # -- entries --------------------------------------------------------------------------------------
@@ -67,8 +64,9 @@ def number(entry: Any) -> float:
     """Return an entry as a float, NaN for what is no number."""
     try:
         found = plain(entry)
-        if type(found) is str and found in WRITTEN:
-            return WRITTEN[found]
+        if type(found) is str and found in ("True", "False"):
+            # So booleans are written in an array of text.
+            return float(found == "True")
         if type(found) is complex:
             # One complex entry makes the others of its column complex, without imaginary parts.
             return found.real if found.imag == 0 else math.nan
@@ -229,7 +227,7 @@ def row_units(X: Any) -> tuple[Any, Array]:
     largest = abs(X).max(axis=1)
     largest = np.asarray(largest.todense() if scipy.sparse.issparse(X) else largest).ravel()
     # Subnormal numbers have no reciprocal.
-    largest = np.where(largest > TINY, largest, 1.0)
+    largest = np.where(largest > np.finfo(np.float64).tiny, largest, 1.0)
     return scale_rows(X, 1 / largest), largest
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,6 +50,12 @@ class FunctionObjective:
     >>> noisy.gradient(np.zeros(2), np.ones(2))
     array([1., 1.])
     """
+
+    # The arguments that give it what methods may need.
+    options: ClassVar[dict[str, str]] = {
+        "everything": "everything=, which returns the batch of all data",
+        "samples": "samples=, which counts a batch (samples=len)",
+    }
 
     def __init__(
         self,

@@ -364,6 +364,12 @@ class GLM(Paired):
 
     # -- the loss ---------------------------------------------------------------------------
 
+    def require_ready(self) -> None:
+        """Refuse to be a target without labels to compute gradients of."""
+        if self.targets is None:
+            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
+            raise ValueError(message("y of the target", None, "given", remedy))
+
     def value(self, w: Vector) -> float:
         """Return L(w)."""
         return self._value_of(w, self._total_loss(slice(None), self._predict(w)))

@@ -154,6 +154,7 @@ class Quadratic:
 class Zero:
     """``L̂ ≡ 0``, which turns every outer step into ``w − η g``."""
 
+    is_zero: ClassVar[bool] = True
     smoothness: ClassVar[float] = 0.0
     strong_convexity: ClassVar[float] = 0.0
 

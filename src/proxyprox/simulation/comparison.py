@@ -10,18 +10,9 @@ import numpy as np
 import scipy.stats
 
 from proxyprox._util.arrays import Vector
+from proxyprox.simulation.policy import TUNING
 
 Array = Any
-
-# Confidence, at least, that a policy does not exceed the first one's cost by the margin.
-CONFIDENCE = 0.95
-# Rollouts, at least, that check a policy: two that it was chosen by may both have been lucky.
-CHECKS = 2
-# Degrees of freedom that are taken off: costs have heavier tails than a normal distribution, and
-# few rollouts do not show them.
-TAILS = 2
-# Rollouts, beyond the first of each policy, that make their spread known; and pairs.
-LEAST = 3
 
 
 class Observed(NamedTuple):
@@ -109,7 +100,7 @@ class Evidence:
         # A simulator that takes away more than there is does not know these costs.
         fits = _positive(moved) or not _positive(observed)
         better = _spread(moved, sizes) < 0.5 * _spread(observed, sizes)
-        self.adjusted = fits and better and self.freedom >= LEAST
+        self.adjusted = fits and better and self.freedom >= TUNING.least
         self.observed = observed = moved if self.adjusted else list(observed)
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
@@ -128,23 +119,23 @@ class Evidence:
     @property
     def spread_known(self) -> bool:
         """Whether there are enough rollouts to say how much costs spread, or they do not at all."""
-        return self.exact or self.freedom >= LEAST or self.variance == 0
+        return self.exact or self.freedom >= TUNING.least or self.variance == 0
 
     def promising(self) -> Observed | None:
         """Return the cheapest policy that the rollouts it was chosen by speak for."""
         # The lowest of many must be clearer than one alone.
-        chance = (1 - CONFIDENCE) / max(1, len(self.others))
+        chance = (1 - TUNING.confidence) / max(1, len(self.others))
         return self._cheapest_within(chance, slice(0, self._each))
 
     def trusted(self) -> Observed | None:
         """Return the cheapest policy that the rollouts made to check it speak for."""
         if self.exact or not self.spread_known:
             return self.promising() if self.exact else None
-        return self._cheapest_within(1 - CONFIDENCE, slice(self._each, None), CHECKS)
+        return self._cheapest_within(1 - TUNING.confidence, slice(self._each, None), TUNING.checks)
 
     def speaks_for(self, other: Observed) -> bool:
         """Tell whether all rollouts of a policy together speak for it."""
-        return self.doubt(other) <= 1 - CONFIDENCE
+        return self.doubt(other) <= 1 - TUNING.confidence
 
     def _cheapest_within(self, chance: float, rows: slice, least: int = 1) -> Observed | None:
         parts = [(one, one.part(rows)) for one in self.others]
@@ -169,8 +160,8 @@ class Evidence:
             return 1.0
         apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
         size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
-        found = [_tail(apart - self._margin, size, max(1, self.freedom - TAILS))]
-        if len(pairs) >= LEAST:
+        found = [_tail(apart - self._margin, size, max(1, self.freedom - TUNING.tails))]
+        if len(pairs) >= TUNING.least:
             between = np.diff(self._scale(pairs)).ravel()
             size = float(np.var(between, ddof=1)) / len(pairs)
             found.append(_tail(float(between.mean()) - self._margin, size, len(pairs) - 1))

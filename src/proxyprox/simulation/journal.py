@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import secrets
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -162,10 +160,10 @@ class RolloutJournal:
         self._earlier = SimulationCount()
         self._rollouts: dict[str, _Rollout] = {}
         self._notes: dict[str, int] = {}
-        self._task, self.stores_computed_costs = "", False
-        first = [Event("task", content={"task": task, "computed_costs": False})]
+        self._task = ""
+        first = [Event("task", content={"task": task})]
         self._journal = Journal(
-            self.path, "rollout journal", RolloutError, self._replay, first=first, convert=_earlier
+            self.path, "rollout journal", RolloutError, self._replay, first=first
         )
         if self._task != task:
             text = f"journal {self.path} is of another task ({self._task}, not {task})"
@@ -176,7 +174,6 @@ class RolloutJournal:
         match event.kind:
             case "task":
                 self._task = content["task"]
-                self.stores_computed_costs = content["computed_costs"]
             case "start":
                 one = self._rollouts.setdefault(event.key, _Rollout(content["evaluation"]))
                 one.started = [*dict.fromkeys([*one.started, event.number])]
@@ -281,25 +278,3 @@ class RolloutJournal:
             if name not in self._notes:
                 append("note", name, data=content)
         return self.remember(name, make)
-
-
-def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
-    """Return the events of an earlier version's file, which had three tables."""
-    if tables != {"about", "rollouts", "notes"}:
-        return None
-    ((task,),) = database.execute("SELECT task FROM about").fetchall()
-    # Files without a number may hold costs that the task computed.
-    ((version,),) = database.execute("PRAGMA user_version").fetchall()
-    events = [Event("task", content={"task": task, "computed_costs": version < 1})]
-    for id, evaluation, started, w, steps, seconds, aborted, trajectory in database.execute(
-        "SELECT id, evaluation, started, w, steps, seconds, aborted, trajectory FROM rollouts "
-        "ORDER BY rowid"
-    ):
-        events += [Event("start", id, {"evaluation": bool(evaluation)}, w)] * started
-        if trajectory is not None:
-            Trajectory.from_bytes(trajectory)  # those files had no digests but these
-            content = {"steps": steps, "seconds": seconds, "aborted": bool(aborted)}
-            events.append(Event("answer", id, content, trajectory, len(events)))
-    notes = database.execute("SELECT name, content FROM notes ORDER BY rowid")
-    events += [Event("note", name, data=content) for name, content in notes]
-    return secrets.token_hex(16), events

@@ -22,6 +22,7 @@ from proxyprox.simulation.journal import (
     RolloutLedger,
     SimulationCount,
 )
+from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
@@ -34,15 +35,14 @@ from proxyprox.simulation.rollouts import (
 )
 from proxyprox.simulation.systems import stack_paths
 
-FULL = "one that shows its full state"
 REMEDY = (
     "Gradients through a simulator need the full state: give the robot a state function, "
     "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
 )
 
 
-# First states, the latest, whose mean cost stands for that of the robot's resets.
-MOST = 64
+Requests = Sequence[RolloutRequest]
+Answers = Sequence[Trajectory]
 
 
 class Estimator(Protocol):
@@ -57,13 +57,7 @@ class Estimator(Protocol):
     def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
         """Return what the robot is asked; one seed for each rollout."""
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the gradient of the mean cost."""
 
 
@@ -126,13 +120,7 @@ class Antithetic:
             for sign in (1.0, -1.0)
         ]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over directions."""
         costs = np.array([task.total(one) for one in answers]).reshape(-1, 2)
         moved = np.stack([request.w for request in requests[::2]]) - w
@@ -173,13 +161,7 @@ class ScoreFunction:
         """Return the same policy with other noise each."""
         return [RolloutRequest(task, w, int(seed), std=self.std) for seed in seeds]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over rollouts."""
         ahead = np.stack([task.padded_costs(one)[::-1].cumsum()[::-1] for one in answers])
         others = (ahead.sum(axis=0) - ahead) / (len(answers) - 1)
@@ -231,13 +213,7 @@ class TrajectoryAdjoint:
         """Return the policy itself, with other resets each."""
         return [RolloutRequest(task, w, int(seed)) for seed in seeds]
 
-    def gradient(
-        self,
-        task: Task,
-        w: Array,
-        requests: Sequence[RolloutRequest],
-        answers: Sequence[Trajectory],
-    ) -> Array:
+    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over rollouts; steps that were never taken have no gradient."""
         full = [self.with_states(one) for one in answers]
         total = np.zeros(task.dim)
@@ -340,7 +316,8 @@ class RolloutObjective:
         if budget is not None:
             check.instance("budget", budget, RolloutBudget, "a RolloutBudget")
         if getattr(estimator, "state_size", None) and not getattr(robot, "shows_states", True):
-            raise RolloutError(message("robot", Words("one without states"), FULL, REMEDY))
+            allowed = "one that shows its full state"
+            raise RolloutError(message("robot", Words("one without states"), allowed, REMEDY))
         self.task, self.robot, self.estimator, self.budget = task, robot, estimator, budget
         self.dim = task.dim
         self.timeout = None if timeout is None else check.positive("timeout", timeout)
@@ -487,24 +464,7 @@ class RolloutObjective:
     def _find(self, request: RolloutRequest) -> Trajectory | None:
         """Return the answer that the journal has, with the costs of the task as it is now."""
         found = self.journal.find(request)
-        return None if found is None else self._read(found)
-
-    def _read(self, stored: Trajectory) -> Trajectory:
-        """Return an entry of the journal with its costs; say where they may be outdated."""
-        found = self.task.checked(stored)
-        if not self.journal.stores_computed_costs or stored.costs is None or stored.states is None:
-            return found
-        if self.task.cost is not None:
-            now = self.task.checked(replace(stored, costs=None, final=0.0))
-            if not np.isclose(self.task.total(now), self.task.total(found)):
-                warnings.warn(
-                    f"journal {self.journal.path} is of an earlier version, which stored the costs "
-                    "that a task computed. Those of some rollouts are not what the task's cost is "
-                    "now, and are used as they are stored. Begin a new journal, unless the robot "
-                    "measured them itself.",
-                    stacklevel=2,
-                )
-        return found
+        return None if found is None else self.task.checked(found)
 
     def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
@@ -614,7 +574,7 @@ class RolloutObjective:
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
-        return [self._read(one) for _, one in self.journal.answered()]
+        return [self.task.checked(one) for _, one in self.journal.answered()]
 
     def observed(
         self, simulator: Any, points: Sequence[Vector], since: int | None = None
@@ -638,14 +598,16 @@ class RolloutObjective:
             late = since is not None and number >= since and key not in rollouts
             if late or key in wanted:
                 wanted.add(key)
-                rollouts.setdefault(key, []).append(self._read(one))
+                rollouts.setdefault(key, []).append(self.task.checked(one))
         firsts = {key: [self._first_state(one) for one in made] for key, made in rollouts.items()}
         every = [state for states in firsts.values() for state in states]
         known, found = all(state is not None for state in every), []
         for key, made in rollouts.items():
             w, expected = np.frombuffer(key), np.zeros(len(made))
             if known:
-                expected = simulator.excess(w, np.stack(firsts[key]), np.stack(every[-MOST:]))
+                expected = simulator.excess(
+                    w, np.stack(firsts[key]), np.stack(every[-TUNING.resets :])
+                )
             costs = np.array([self.task.total(one) for one in made])
             begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
             found.append(Observed(w, costs, expected, begun))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -309,9 +309,6 @@ class Limits:
         return bad
 
 
-NO_LIMITS = Limits()
-
-
 @dataclass(frozen=True)
 class Task:
     """What robot and simulator have in common: the policy, the cost of a step and the horizon.
@@ -346,7 +343,7 @@ class Task:
     cost: Callable[[Array, Array, Array], Array] | None = None
     final: Callable[[Array], Array] | None = None
     observe: Callable[[Array], Array] | None = None
-    limits: Limits = NO_LIMITS
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         """Check the parts."""

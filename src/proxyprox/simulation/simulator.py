@@ -12,15 +12,15 @@ import scipy.optimize
 import scipy.stats
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import BLOCK, Vector
 from proxyprox._util.validation import Words, message
 from proxyprox.inner import LBFGS, Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
 from proxyprox.simulation.journal import SimulationCount
+from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
-    ROWS,
     Linearised,
     Paths,
     System,
@@ -30,11 +30,6 @@ from proxyprox.simulation.systems import (
     linearise,
 )
 from proxyprox.stopping import Relative, Steps
-
-# Steps in a row whose errors are taken as one when intervals are computed.
-BLOCK = 5
-# Share of a state's changes that a fit may leave unexplained before the text says so.
-MUCH = 0.05
 
 
 class SimulatorProxy:
@@ -185,7 +180,7 @@ class SimulatorProxy:
         index = np.arange(self.dim)
         W[index, index] += steps
         W[self.dim + index, index] -= steps
-        totals, each = np.empty(2 * self.dim), max(1, ROWS // n)
+        totals, each = np.empty(2 * self.dim), max(1, BLOCK // (n * self.system.state_size))
         for at in range(0, 2 * self.dim, each):
             part = W[at : at + each]
             paths = self._simulate(np.repeat(part, n, axis=0), np.tile(self.starts, (len(part), 1)))
@@ -357,13 +352,8 @@ class Identification:
         ]
         lines.append(
             f"{self.unexplained:.1%} of the state's changes in a step are not explained "
-            f"({self.unexplained_before:,.1%} before the fit)"
+            f"({self.unexplained_before:,.1%} before the fit), nor covered by the intervals"
         )
-        if self.unexplained > MUCH:
-            lines.append(
-                "these parameters do not explain the robot, or it is very noisy: the intervals may "
-                "be wrong"
-            )
         return "; ".join(lines)
 
 
@@ -381,7 +371,7 @@ def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Arra
     width = len(residuals) // sum(lengths)
     numbers, at = [], 0
     for length in lengths:
-        numbers.append(at + np.arange(length) // BLOCK)
+        numbers.append(at + np.arange(length) // TUNING.block)
         at = int(numbers[-1][-1]) + 1
     blocks = np.repeat(np.concatenate(numbers), width)
     scores = np.zeros((at, jacobian.shape[1]))

@@ -14,16 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox._util import validation as check
+from proxyprox._util.arrays import BLOCK
 from proxyprox._util.extras import require
 from proxyprox._util.validation import Words, message
-from proxyprox.simulation.rollouts import Array, Task, differences
-
-# Rows that are stepped in one call; more only take memory.
-ROWS = 1 << 14
-# Steps of the outer differences of a second derivative.
-CURVATURE_STEP = 1e-3
-# Larger entries are an instability to MuJoCo, too.
-HUGE = 1e10
+from proxyprox.simulation.rollouts import STEP, Array, Task, differences
 
 
 @dataclass(frozen=True)
@@ -113,14 +107,11 @@ class System:
         width = both.shape[1]
 
         def move(rows: Array) -> Array:
-            parts = range(0, len(rows), ROWS)
-            return np.concatenate(
-                [self.step(rows[at : at + ROWS, :size], rows[at : at + ROWS, size:])
-                 for at in parts]
-            )  # fmt: skip
+            return self.step(rows[:, :size], rows[:, size:])
 
         found = np.empty((len(both), size, width))
-        block = max(1, 8 * ROWS // (2 * width))
+        # Each row is moved both ways along each of its entries.
+        block = max(1, BLOCK // (2 * width * width))
         for at in range(0, len(both), block):
             found[at : at + block] = differences(move, both[at : at + block])
         return found[:, :, :size], found[:, :, size:]
@@ -244,7 +235,8 @@ class MuJoCoSystem(System):
         n = len(states)
         # What MuJoCo would warn about and reset is not handed to it.
         with np.errstate(invalid="ignore"):
-            good = (np.abs(states) < HUGE).all(axis=1) & (np.abs(actions) < HUGE).all(axis=1)
+            both = np.abs(np.hstack([states, actions]))
+            good = (both < self._mujoco.mjMAXVAL).all(axis=1)
         # The time is not 0, so that a reset shows.
         initial = np.ones((n, self.state_size + 1))
         initial[:, 1:] = np.where(good[:, None], states, self._rest)
@@ -458,8 +450,8 @@ def linearise(
 
 def _convex_hessians(function: Callable[[Array], Array], x: Array) -> Array:
     """Return the Hessians of rows, their negative eigenvalues left out."""
-    # Two differences of one length lose all digits: the outer one is wider.
-    hessians = differences(lambda rows: differences(function, rows), x, CURVATURE_STEP)
+    # Two differences of one length lose all digits: the outer one's is the root of the inner's.
+    hessians = differences(lambda rows: differences(function, rows), x, STEP**0.5)
     values, vectors = np.linalg.eigh((hessians + np.swapaxes(hessians, 1, 2)) / 2)
     return (vectors * np.maximum(values, 0.0)[:, None]) @ np.swapaxes(vectors, 1, 2)
 

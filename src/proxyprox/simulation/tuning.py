@@ -22,23 +22,15 @@ from proxyprox.minimization import OracleError, minimize
 from proxyprox.oracle import Step
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Ledger, Result, Status, count_words
-from proxyprox.simulation.comparison import CHECKS, Evidence, Observed
+from proxyprox.simulation.comparison import Evidence, Observed
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
+from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError, RolloutRequest
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
 from proxyprox.stopping import Relative, Steps
-
-# Shorter steps that are tried where the simulator fails on the way.
-ATTEMPTS = 6
-# Inner solves, one after another, that lead to the proxy's own minimum.
-RETRAINING = 4
-# Of so many rollouts two are kept back, to check the answer.
-KEPT = 5
-# Share by which another minimum must be lower to be taken.
-CLEARLY = 0.01
 
 
 @dataclass(frozen=True)
@@ -141,7 +133,7 @@ class GuardedProxyProx(Method):
     def _next(self, state: GuardedState, step: OuterStep, *, retrain: bool) -> tuple[Vector, float]:
         """Return the next trial point; a subproblem that is not finite gets a shorter step."""
         factor, centre = state.factor, state.centre
-        for _ in range(ATTEMPTS):
+        while factor > np.finfo(np.float64).eps:
             try:
                 if retrain:
                     w = self._retrained(centre, step)
@@ -162,7 +154,7 @@ class GuardedProxyProx(Method):
         found, failed = [], None
         for w in (centre, 0 * centre):
             try:
-                for _ in range(RETRAINING):
+                for _ in range(TUNING.retraining):
                     w = step.solve(0 * w, w, math.inf)
                 value = float(step.proxy.value(w))
             except NonFiniteError as error:
@@ -172,9 +164,7 @@ class GuardedProxyProx(Method):
                 found.append((value, w))
         if not found:
             raise failed or NonFiniteError("the proxy has no finite minimum")
-        # Two solves that end in one minimum differ a little: the nearer start then counts.
-        first, last = found[0], found[-1]
-        return last[1] if last[0] < first[0] - CLEARLY * abs(first[0]) else first[1]
+        return min(found, key=lambda pair: pair[0])[1]
 
     def answer(self, state: GuardedState) -> Vector:
         """Return the point with the lowest observed cost."""
@@ -230,11 +220,6 @@ class Tuned:
         if self.identification is not None:
             parts.append(f"  identified    {self.identification}")
         return "\n".join(parts)
-
-
-# The step size times the simulator's largest curvature. A fitted simulator starts near its optimum,
-# and what is left of the gap is what its parameters cannot explain: shorter steps.
-ETA, ETA_FITTED = 30.0, 10.0
 
 
 def tune(
@@ -361,7 +346,7 @@ def tune(
                 f"eta {seed} {about} {names}", lambda: np.array(proxy.top_curvature(start))
             )
         )
-        scale = ETA if found is None else ETA_FITTED
+        scale = TUNING.eta if found is None else TUNING.eta_fitted
         eta = scale / top if math.isfinite(top) and top > 0 else 1.0
     method: Any = GuardedProxyProx(
         eta, change, tolerance if guard else 1e300, retrain=found is not None
@@ -422,8 +407,10 @@ class _Checks:
             for one in target.requests(start, one_gradient)
         )
         self._exact = bool(getattr(target.robot, "deterministic", False))
-        kept = min(max(2 * CHECKS, 2 * (rollouts // KEPT)), rollouts - 2 * len(one_gradient))
-        self._kept = 0 if self._exact or kept < CHECKS else kept
+        kept = min(
+            max(2 * TUNING.checks, 2 * (rollouts // TUNING.kept)), rollouts - 2 * len(one_gradient)
+        )
+        self._kept = 0 if self._exact or kept < TUNING.checks else kept
         self._rollouts, self._name = rollouts, f"checks {seed} {rollouts} {digest(start)}"
         # Policies of other runs that the journal knows are not this one's answers.
         note, journal = f"{self._name} begun", target.journal
@@ -435,7 +422,7 @@ class _Checks:
         """Tell whether no gradient may be had that makes it so many rollouts."""
         if not self._kept or rollouts <= self._rollouts - self._kept:
             return False
-        if rollouts > self._rollouts - CHECKS:
+        if rollouts > self._rollouts - TUNING.checks:
             return True
         # Decided once: rollouts of a step that was cut short must not change it.
         note = f"{self._name} {rollouts}"
@@ -461,7 +448,7 @@ class _Checks:
             if alone or evidence.trusted() is not None or sum(made.values()) >= left:
                 return
             point, number = answer, made[answer.tobytes()]
-            if number >= max(CHECKS, made[self._start.tobytes()] + 1):
+            if number >= max(TUNING.checks, made[self._start.tobytes()] + 1):
                 point, number = self._start, made[self._start.tobytes()]
             try:
                 self._target.repeat([point], self._seeds[number])

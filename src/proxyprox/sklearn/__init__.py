@@ -1,5 +1,9 @@
 """scikit-learn estimators for few labels and many inputs."""
 
+from proxyprox._util.extras import require
+
+require("sklearn", extra="sklearn", purpose="proxyprox.sklearn")
+
 from proxyprox.intervals import Interval
 from proxyprox.sklearn.estimators import (
     ProxyGammaRegressor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -14,15 +15,14 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from proxyprox._util.validation import message
+from proxyprox._util.validation import Words, message
 from proxyprox.intervals import Interval
 from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import fitting, inference, inputs
+from proxyprox.sklearn.policy import INFERENCE
 
 Array = Any
-
-WHICH = "Set unlabelled=-1 if such rows have no label, unlabelled=None if -1 is a class."
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -42,6 +42,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     family: ClassVar[Family]
     deviance_power: ClassVar[int] = 0
+    # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
+    cluster: ClassVar[Any] = None
 
     def __sklearn_tags__(self) -> Any:
         """Say that sparse inputs are welcome, and whether labels may be negative."""
@@ -114,7 +116,14 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
             parts, scale = (X, labelled, X_proxy), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
             if settings.power is None and inference.is_made_from(teacher, family, rows):
-                warnings.warn(inference.MADE_FROM_LABELS, stacklevel=3)
+                warnings.warn(
+                    "X_proxy and y_proxy agree with X and y more closely than independent rows do "
+                    f"(a chance below {INFERENCE.too_alike:.0%}): they seem to be made from them, "
+                    "such as by a generator fitted to them. Labels cannot judge what was made from "
+                    "them, so they are fitted alone. To use such rows, fit the generator to one "
+                    "half of the labelled rows and pass the other half as X and y.",
+                    stacklevel=3,
+                )
                 teacher = None
         size = (X.shape[1] + intercept) * family.outputs
         start: Any = getattr(self, "_w", None) if warm else None
@@ -136,8 +145,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
         """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
-        from proxyprox.dask.fitting import fetch_labelled, minimise_everywhere
-
+        if self.cluster is None:
+            got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
+            raise TypeError(message("X", got, "an array in memory", remedy))
         for name, value in {"y_proxy": y_proxy, "class_weight": self._class_weight()}.items():
             if value is not None:
                 raise TypeError(message(name, value, "left out where X is a Dask collection"))
@@ -146,7 +156,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
         settings = inputs.settings_of(self)
         intercept = settings.fit_intercept
-        rows = fetch_labelled(X, y, weights, X_proxy, mark, intercept)
+        rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
         X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
@@ -164,7 +174,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
                 # The best penalty of a mean loss falls with the number of rows.
                 self.alpha_ *= less
             strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
-            self._w, free = minimise_everywhere(
+            self._w, free = self.cluster.minimise_everywhere(
                 X, y, weights, mark, self.family, intercept, strengths
             )
             self.coef_, self.intercept_ = self._shape(self._w)
@@ -274,6 +284,38 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         return scores
 
 
+class LinearClassifier(ClassifierMixin):  # type: ignore[misc]
+    """Predictions of classes from linear predictors; abstract.
+
+    ``_predictors(X)`` returns one column for two classes, and one for each class otherwise.
+    """
+
+    classes_: Array
+    _predictors: Callable[[Any], Array]
+
+    def decision_function(self, X: Any) -> Array:
+        """Return the linear predictors: of the second class for two, of every class otherwise."""
+        scores = self._predictors(X)
+        return scores.ravel() if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """Return the probability of each class, in the order of ``classes_``."""
+        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Return the logarithm of each class's probability."""
+        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
+
+    def predict(self, X: Any) -> Array:
+        """Return the likeliest class of each row."""
+        codes = self._class_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    def _class_scores(self, X: Any) -> Array:
+        scores = self._predictors(X)
+        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
+
+
 class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
     """A regression on labelled rows with all inputs as proxy; abstract.
 
@@ -348,7 +390,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
+class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
     Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
@@ -373,7 +415,7 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         the teacher, too, see ``choice_``.
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
-        else five or ten folds.
+        else five folds.
     average : bool
         Average all points of the paths by their held-out likelihood instead of taking the one
         with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
@@ -476,28 +518,6 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
             self.family.encode(y[labelled])
         return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of each class's probability."""
-        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        codes = self._class_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
-
-    def _class_scores(self, X: Any) -> Array:
-        scores = self._predictors(X)
-        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
 
@@ -532,11 +552,12 @@ class ProxyLogisticRegression(ClassifierMixin, ProxyGLM):  # type: ignore[misc]
         marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
         few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
         if self.unlabelled in inputs.ASSUMED and numeric and (few or negative or coded):
+            which = "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class."
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
                 allowed = f"-1 or None where {seen}"
-                raise ValueError(message("unlabelled", self.unlabelled, allowed, WHICH))
-            text = f"{seen}. These rows are taken as unlabelled. {WHICH}"
+                raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
+            text = f"{seen}. These rows are taken as unlabelled. {which}"
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
         self._store_classes(classes)
 

@@ -20,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
 from proxyprox._util import arrays
+from proxyprox._util.arrays import BLOCK
 from proxyprox._util.validation import message
 from proxyprox.inner import InnerSolver
 from proxyprox.inner.base import Subproblem
@@ -29,19 +30,12 @@ from proxyprox.problems.glm import Design
 from proxyprox.problems.quadratic import Quadratic
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled, stack_rows
+from proxyprox.sklearn.policy import FITTING
 from proxyprox.stopping import Relative, Steps
 
 Array = Any
 
 # -- the proxy ----------------------------------------------------------------------------------
-
-# Columns up to which the moment is kept and decomposed exactly; directions kept of a wider one.
-EXACT_WIDTH, RANK = 1500, 96
-# Columns up to which one thread forms the moment as fast as several.
-NARROW = 256
-# Entries of the dense blocks that wide products go through (32 MiB).
-BLOCK = 1 << 22
-
 
 # What is done to the eigenvalues of a matrix.
 Spectral = Callable[[Array], Array]
@@ -97,11 +91,8 @@ def moment_of(design: Design, weights: Array | None = None) -> Moment:
     weights = np.ones(design.rows) if weights is None else np.asarray(weights, dtype=np.float64)
     total = float(weights.sum())
     shares = weights / total
-    if design.width <= EXACT_WIDTH:
-        # Blocks of narrow rows fit the cache; between threads they would be mostly waiting.
-        threads = 1 if design.width <= NARROW else None
-        with _thread_pools().limit(limits=threads, user_api="blas"):
-            return factorise(np.asarray(design.gram(shares), dtype=np.float64), total)
+    if design.width <= FITTING.exact_size:
+        return factorise(np.asarray(design.gram(shares), dtype=np.float64), total)
     product = partial(_moment_product, design, shares)
     return _leading_directions(product, design.width, total)
 
@@ -127,7 +118,7 @@ def proxy_moment(design: Design, weights: Array, others: Moment | None) -> Momen
         return moment_of(design, weights)
     own = float(weights.sum())
     share = (1 + own / (own + others.weight)) / 2
-    if design.width <= EXACT_WIDTH:
+    if design.width <= FITTING.exact_size:
         return mix(moment_of(design, weights), others, share)
 
     def product(block: Array) -> Array:
@@ -164,7 +155,7 @@ def mix(first: Moment, second: Moment, share: float) -> Moment:
     def product(block: Array) -> Array:
         return share * (first @ block) + (1 - share) * (second @ block)
 
-    if width <= EXACT_WIDTH:
+    if width <= FITTING.exact_size:
         return factorise(product(np.eye(width)), weight)
     return _leading_directions(product, width, weight)
 
@@ -180,7 +171,9 @@ def _leading_directions(
 ) -> Moment:
     """Find the leading directions by subspace iteration (Rayleigh–Ritz)."""
     # A fixed start: the same data always gives the same factor.
-    block = np.random.default_rng(0).standard_normal((width, RANK)) if start is None else start
+    block = (
+        np.random.default_rng(0).standard_normal((width, FITTING.rank)) if start is None else start
+    )
     for _ in range(4 if start is None else 2):
         block = _orthonormal(product(block))
     values, inner = np.linalg.eigh(block.T @ product(block))
@@ -259,15 +252,6 @@ def label_free(loss: GLM, moment: Moment, counts: Array) -> LabelFree:
 
 # -- paths --------------------------------------------------------------------------------------
 
-# Factor by which η grows from step to step.
-GROWTH = 1.1
-# The pull never falls below this share of the proxy's smoothness.
-FAINTEST = 1e-8
-
-
-# When a subproblem with a penalty is good enough; the closed form is after one step.
-NEARLY_SOLVED = Relative(1e-3) | Steps(200)
-
 
 class RegularisationPath:
     r"""The iterates ``w_0, w_1, …`` of full-gradient ProxyProx on the labelled rows.
@@ -297,7 +281,7 @@ class RegularisationPath:
         self.w = w0
         self.k = 0
         self._top = float(proxy.smoothness) or 1.0
-        self._floor = max(least_pull, FAINTEST * self._top)
+        self._floor = max(least_pull, np.finfo(np.float64).eps ** 0.5 * self._top)
         self._boost = 1.0
         self._value, self._gradient = self._evaluate(w0)
 
@@ -310,18 +294,20 @@ class RegularisationPath:
     @property
     def pull(self) -> float:
         """``1/η`` of the next step."""
-        return self._boost * max(self._top * GROWTH**-self.k, self._floor)
+        return self._boost * max(self._top * FITTING.growth**-self.k, self._floor)
 
     def advance(self) -> Array:
         """Take one step and return the new point."""
         linear = self._gradient - self.proxy.gradient(self.w)
         highest = self._value + 1e-12 * max(1.0, abs(self._value))
+        # The closed form is good enough after one step.
+        stop = Relative(FITTING.tolerance) | Steps(200)
         solver: InnerSolver = ClosedForm() if self.penalty is None else ProximalGradient()
         while self._boost < 1e13:
             phi = Subproblem(self.proxy, linear, self.w, 1 / self.pull, self.penalty)
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    w = solver.solve(phi, self.w, NEARLY_SOLVED, {}, np.random.default_rng(0)).w
+                    w = solver.solve(phi, self.w, stop, {}, np.random.default_rng(0)).w
                     value, gradient = self._evaluate(w)
             except NonFiniteError:
                 value = math.inf
@@ -333,10 +319,6 @@ class RegularisationPath:
         self._boost = max(1.0, self._boost / 2)
         self.k += 1
         return self.w
-
-
-# Weights θ of the labels that a path of mixtures passes, from the teacher towards the labels.
-THETAS = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 
 
 class MixedPath:
@@ -358,9 +340,9 @@ class MixedPath:
     def advance(self) -> Array:
         """Go to the next θ and return its minimiser."""
         self.k += 1
-        theta = THETAS[self.k]
+        theta = FITTING.thetas[self.k]
         mixture = Combination([self.loss, self.teacher], [theta, 1 - theta])
-        self.w = inference.minimise(mixture, self.w, tol=MIXED_ENOUGH)
+        self.w = inference.minimise(mixture, self.w, tol=FITTING.tolerance)
         return self.w
 
 
@@ -384,35 +366,10 @@ class Candidate(NamedTuple):
 
     def longest(self, most: int) -> int:
         """Return how many steps its path may have."""
-        return {"teacher alone": 0, "mixed": len(THETAS) - 1}.get(self.way, most)
+        return {"teacher alone": 0, "mixed": len(FITTING.thetas) - 1}.get(self.way, most)
 
 
 # -- fits ---------------------------------------------------------------------------------------
-
-# A path ends when the held-out loss has not improved for so many steps.
-PATIENCE = 25
-# Up to so many labels thirds are left out, and that five times: one split of few labels is a
-# gamble, and with few of them a fit that is too free costs far more than one that is too stiff.
-FEW = 250
-# Labels times parameters above which few labels are split only once: it would take too long.
-LIGHT = 1_000_000
-# Labels times parameters up to which many labels are worth ten folds and a finer grid.
-FINE = 300_000
-# Steps taken where the labels are too few to split.
-FEW_STEPS = 10
-# L2 strengths tried, in units of the proxy's smoothness; the number of steps does the rest. The
-# finer grid is for many labels, where the finer choice is not a gamble.
-L2_GRID, FINE_GRID = (0.0, 1e-3, 1e-2), (0.0, 1e-3, 3e-3, 1e-2, 3e-2)
-# Strengths tried for an L1 penalty, in units of the one that sets all coefficients to zero.
-L1_GRID = np.geomspace(1.0, 1e-3, 8)
-# Directions up to which a fit in the subspace of its path pays.
-MOST_DIRECTIONS = 1200
-# Gradient of a mixture, relative to where it began, that is small enough.
-MIXED_ENOUGH = 1e-5
-# A point's share in the average below which it may be left out.
-NEGLIGIBLE = 1e-4
-# Multiplications up to which a product with the labelled rows is small.
-SMALL_PRODUCT = 2_000_000
 
 Folds = Sequence[tuple[Array, Array]]
 # For each path, the weight of its points 0, 1, 2, … in the answer; they add up to one.
@@ -443,7 +400,7 @@ def lead(trial: Trial, rival: Trial) -> float:
 def choice_of(trials: Sequence[Trial]) -> inference.Choice:
     """Return what trials tell of the ways, the best trial being the first."""
     (way, *_), steps, *_ = best = trials[0]
-    theta = THETAS[steps] if way == "mixed" else float(way != "teacher alone")
+    theta = FITTING.thetas[steps] if way == "mixed" else float(way != "teacher alone")
     losses, errors = dict[str, float](), dict[str, float]()
     for trial in trials:
         name = trial.candidate.way
@@ -529,7 +486,7 @@ def _subspace(X: Any, moment: Moment, known: Sequence[Array]) -> Subspace | None
     """
     n, p = X.shape
     size = n + moment.vectors.shape[1] + sum(w.shape[1] for w in known)
-    if 2 * size > p or size > MOST_DIRECTIONS:
+    if 2 * size > p or size > FITTING.exact_size:
         return None
     rows = stack_rows(X, *(w[:p].T for w in known))
     lengths = np.sqrt((rows * rows).sum(axis=1))
@@ -552,8 +509,8 @@ class Fit:
         self.teacher, self.start = teacher, start
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
         self.plain = self._loss(family, 0.0)
-        # Whether labels are many, and a path cheap enough, for a thorough search.
-        self.fine = FEW < self.design.rows <= FINE / self.plain.dim
+        # Whether a product with the labelled rows is small.
+        self.light = self.design.rows * self.plain.dim <= BLOCK
         smooth = 1 - settings.l1_ratio
         self.losses = {alpha: self._loss(family, alpha * smooth) for alpha in self._alphas()}
 
@@ -569,16 +526,17 @@ class Fit:
         if ratio > 0:
             slope = self.plain.gradient(proxy.w0).reshape(self.design.width, -1)
             steepest = float(np.abs(slope[: self.design.columns]).max()) / ratio
-            return [float(share) * steepest for share in L1_GRID]
+            return [share * steepest for share in FITTING.l1_grid]
         if self.settings.n_steps != "cv":
             return [0.0]
-        return [share * proxy.smoothness for share in (FINE_GRID if self.fine else L2_GRID)]
+        grid = FITTING.l2_grids[self.design.rows > FITTING.few]
+        return [share * proxy.smoothness for share in grid]
 
     @cached_property
     def imitation(self) -> Quadratic | LabelFree:
         """The teacher's loss to second order at the student: all rows at each step take long."""
         teacher, student = self.teacher, self.teacher.student
-        if not len(student) == teacher.loss.dim <= EXACT_WIDTH:
+        if not len(student) == teacher.loss.dim <= FITTING.exact_size:
             return LabelFree(self.moment, teacher.curvature, student)
         hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
         return Quadratic(hessian, -hessian @ student)
@@ -607,8 +565,7 @@ class Fit:
         """Choose a candidate and the number of steps, and fit all labelled rows so."""
         plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
-        small = self.design.rows * plain.dim <= SMALL_PRODUCT
-        with _thread_pools().limit(limits=1, user_api="blas") if small else nullcontext():
+        with _thread_pools().limit(limits=1, user_api="blas") if self.light else nullcontext():
             if self.settings.n_steps == "converged":
                 w, trial = self._minimise()
                 trials = [trial]
@@ -645,7 +602,7 @@ class Fit:
         total, used = 0.0, 0.0
         for candidate, weights in shares.items():
             # What has no share to speak of need not be computed.
-            last = int(np.max(np.flatnonzero(weights > NEGLIGIBLE), initial=-1))
+            last = int(np.max(np.flatnonzero(weights > FITTING.tolerance), initial=-1))
             if last < 0:
                 continue
             path = self.path(candidate)
@@ -669,7 +626,8 @@ class Fit:
         """
         folds, candidates, steps = self._split(), self._candidates(), self.settings.n_steps
         if not folds:
-            steps = FEW_STEPS if steps == "cv" else steps
+            # As many as make η e times as long as the first.
+            steps = int(1 / math.log(FITTING.growth)) if steps == "cv" else steps
             nothing = np.full((self.design.rows, self.plain.family.outputs), np.nan)
             trial = Trial(candidates[0], steps, np.zeros(0), np.zeros(0), nothing)
             return [trial], {candidates[0]: np.eye(steps + 1)[-1]}
@@ -680,7 +638,7 @@ class Fit:
             pooled = trials
         best, groups = pooled[0], [(1.0, pooled)]
         alone = [trial for trial in pooled if trial.candidate.way == "labels alone"]
-        if alone and self.design.rows <= FEW:
+        if alone and self.design.rows <= FITTING.few:
             trust = min(lead(best, alone[0]), 1.0)
             trust = trust if trust == 1 or (self.teacher and self.teacher.paired) else 0.0
             best = best if trust >= 0.5 else alone[0]
@@ -710,11 +668,10 @@ class Fit:
         # The user's splitter sees the rows of weight zero, too, which are then left out.
         y, kept, classifier = rows.all_y, rows.kept, self.plain.family.classifier
         if cv is None:
-            few = n <= FEW and n * self.plain.dim <= LIGHT
+            few = n <= FITTING.few and self.light
             smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0
             kind = RepeatedStratifiedKFold if smallest >= 2 else RepeatedKFold
-            most = 3 if few else 10 if self.fine else 5
-            splits = min(most, smallest if smallest >= 2 else n)
+            splits = min(3 if few else 5, smallest if smallest >= 2 else n)
             if splits < 2:
                 return []
             seed, y, kept = self.settings.random_state, rows.y, np.ones(n, dtype=bool)
@@ -773,8 +730,8 @@ class Fit:
             if curve[-1] < best[0] or (fixed and k == longest):
                 best = (curve[-1], k, losses, points)
             # A path has arrived when ten steps have not changed the held-out loss.
-            arrived = k >= 20 and abs(curve[-11] - curve[-1]) <= 1e-5 * abs(curve[-1])
-            if not fixed and k > best[1] and (k - best[1] >= PATIENCE or arrived):
+            arrived = k >= 20 and abs(curve[-11] - curve[-1]) <= FITTING.tolerance * abs(curve[-1])
+            if not fixed and k > best[1] and (k - best[1] >= FITTING.patience or arrived):
                 break
         predictions = np.zeros((rows, loss.family.outputs))
         for w, (test, held_out) in zip(best[3], tests, strict=True):

@@ -16,6 +16,8 @@ import scipy.sparse
 import scipy.stats
 
 from proxyprox import GLM, NonFiniteError
+from proxyprox._util.arrays import BLOCK
+from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.corrections import tuned_power
 from proxyprox.inner.exact import minimise_exactly
@@ -23,43 +25,12 @@ from proxyprox.problems.combination import PairedLoss, Tilted
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import Design, as_targets
 from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows
+from proxyprox.sklearn.policy import FITTING, INFERENCE
 
 Array = Any
 
-# L2 strength of the student in units of the inputs' largest moment, so that it exists.
-STUDENT_RIDGE = 1e-7
-# Such strengths tried, the labels decide, where the proxy has fewer rows for each parameter.
-STUDENT_RIDGES, ENOUGH = (1e-1, 1e-2, 1e-3, 1e-4), 100
-# Chance that independent rows are as alike as those that count as made from the labels.
-TOO_ALIKE = 0.01
-# Columns up to which that is looked at.
-MOST_COMPARED = 1500
-MADE_FROM_LABELS = (
-    "X_proxy and y_proxy agree with X and y more closely than independent rows do (a chance below "
-    f"{TOO_ALIKE:.0%}): they seem to be made from them, such as by a generator fitted to them. "
-    "Labels cannot judge what was made from them, so they are fitted alone. To use such rows, fit "
-    "the generator to one half of the labelled rows and pass the other half as X and y."
-)
-ROWS_AGAIN = (
-    "X_proxy holds all rows of X, so answers on them count as those on other rows. If y_proxy is a "
-    "teacher's, take them out of X_proxy and pass the answers on X first: y_proxy then has "
-    "len(X) + len(X_proxy) entries, and the teacher can be compared with the labels."
-)
-# Wrong answers that a classifier is assumed to give on the labelled rows at least.
-WRONG = 2.0
-# Parameters up to which standard errors are computed by ``fit``.
-WIDEST = 400
-# Entries of the dense blocks of rows.
-BLOCK = 1 << 21
-
-TOO_WIDE = f"There are more than {WIDEST} parameters, for which no standard errors are computed."
-SEPARATED = "A plane separates the labels: the estimate lies at infinity. Label more rows."
-COLLINEAR = "Columns are constant or sums of others on the labelled rows: drop such columns."
-# Columns that a note names at most.
-NAMED = 10
 # Share of a coefficient in directions that the labels do not determine, above which it is not.
 LOOSE = 1e-6
-NO_EVENT = "No event was seen: every labelled count is zero. Label more rows."
 
 
 def quantile(level: float, labels: int) -> float:
@@ -213,11 +184,12 @@ def best_student(
     faintest strength that lets it exist.
     """
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    faintest = 1e-12 if family.quadratic else STUDENT_RIDGE
-    rows, ridges = np.flatnonzero(weights), [*STUDENT_RIDGES, faintest]
+    *ridges, faintest = INFERENCE.student_ridges
+    rows, ridges = np.flatnonzero(weights), [*ridges, 1e-12 if family.quadratic else faintest]
     student: Any = None
-    if len(rows) > ENOUGH * design.width * family.outputs or len(rows) < 10:
-        ridges = [faintest]
+    many = len(rows) > INFERENCE.enough * design.width * family.outputs
+    if many or len(rows) < FITTING.fewest:
+        ridges = ridges[-1:]
     else:
         test, train = np.split(np.random.default_rng(0).permutation(rows), [len(rows) // 3])
         fitted, held_out = (
@@ -261,7 +233,13 @@ def teacher_of(
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
     if alone and holds_rows(X_proxy, X):
-        warnings.warn(ROWS_AGAIN, stacklevel=4)
+        warnings.warn(
+            "X_proxy holds all rows of X, so answers on them count as those on other rows. If "
+            "y_proxy is a teacher's, take them out of X_proxy and pass the answers on X first: "
+            "y_proxy then has len(X) + len(X_proxy) entries, and the teacher can be compared with "
+            "the labels.",
+            stacklevel=4,
+        )
     if X_proxy is None:
         # By weights: a copy of the unlabelled rows would double the memory.
         where, there = X, answers
@@ -292,7 +270,7 @@ def is_made_from(teacher: Teacher, family: Family, rows: Labelled) -> bool:
     differences, in units of those errors, is then too small for a chi-squared variable.
     """
     own = Design(rows.X, intercept=teacher.design.intercept, checked=True)
-    if teacher.paired or own.columns > MOST_COMPARED or own.rows < 3:
+    if teacher.paired or own.columns > FITTING.exact_size or own.rows < 3:
         return False
     targets = targets_of(GLM(own, rows.y, family))
     X, share = dense_rows(own)[:, : own.columns], teacher.weights / teacher.rows
@@ -313,7 +291,7 @@ def is_made_from(teacher: Teacher, family: Family, rows: Labelled) -> bool:
             distance, freedom = distance + free * float(np.mean(gap**2 / error)), freedom + free
     # Of C classes that add up to one, C − 1 are free.
     scale = 1 - 1 / family.outputs if family.outputs > 1 else 1.0
-    return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < TOO_ALIKE)
+    return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < INFERENCE.too_alike)
 
 
 def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
@@ -464,9 +442,7 @@ def collinear_note(estimate: Estimate, columns: int, names: Any) -> str:
 def _listed(places: Sequence[int], columns: int, names: Any) -> str:
     """Return columns by name; the one after the last is the constant."""
     known = [str(j) if names is None else str(names[j]) for j in places if j < columns]
-    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    constant = " and the constant" if columns in places else ""
-    return f"{', '.join(known[:NAMED])}{more}{constant}"
+    return list_names(known) + " and the constant" * (columns in places)
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
@@ -476,7 +452,10 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     free = width * max(family.outputs - 1, 1)
     if labels <= 2 * free:
         return f"{labels} labels are too few for {free} coefficients: label more rows."
-    return TOO_WIDE if width * family.outputs > WIDEST else ""
+    if width * family.outputs <= INFERENCE.widest:
+        return ""
+    widest = f"There are more than {INFERENCE.widest} parameters"
+    return f"{widest}, for which no standard errors are computed."
 
 
 def estimate_of(
@@ -491,7 +470,7 @@ def estimate_of(
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
     if (targets_of(loss) == family.edge).all():
-        note = NO_EVENT
+        note = "No event was seen: every labelled count is zero. Label more rows."
     if note:
         return no_estimate(loss.dim, note)
     if teacher is None:
@@ -502,11 +481,13 @@ def estimate_of(
     w = centre_classes(minimise(objective, start), family.outputs)
     if not power and _is_separated(loss, w):
         # Where the search for an estimate at infinity stopped means nothing.
-        return no_estimate(loss.dim, SEPARATED)
+        note = "A plane separates the labels: the estimate lies at infinity. Label more rows."
+        return no_estimate(loss.dim, note)
     inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
     loose = _undetermined(free, moment)
     if loose.all() or not np.isfinite(w).all():
-        return no_estimate(loss.dim, COLLINEAR)
+        note = "Columns are constant or sums of others on the labelled rows: drop such columns."
+        return no_estimate(loss.dim, note)
     noise = _noise(loss, w, teacher, power, inverse) / n
     if power:
         noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
@@ -545,7 +526,7 @@ def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     spread = share**2 @ (residuals - mean) ** 2
     if classifier:
         # NaN where the labels were too few to hold any out stays NaN.
-        spread = np.maximum(spread, WRONG * float(share @ share) ** 2)
+        spread = np.maximum(spread, INFERENCE.wrong_answers * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
 
 

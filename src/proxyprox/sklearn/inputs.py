@@ -24,6 +24,7 @@ from proxyprox._util.validation import AS_NUMBERS, Words, message
 from proxyprox.intervals import Interval
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
+from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 Check = Callable[[str, Any], Any]
@@ -67,11 +68,12 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
-STEPS = {"cv": "cv", "converged": "converged"}
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
-    "n_steps": partial(_word_or, STEPS, partial(check.whole, least=0)),
+    "n_steps": partial(
+        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
+    ),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
     "average": check.flag,
@@ -403,12 +405,6 @@ TRANSFORM_BOTH = (
 
 # -- does the proxy look like X? ----------------------------------------------------------------
 
-# Rows of X below which nothing can be told, and rows, evenly spaced, that are looked at.
-FEWEST, SAMPLE = 10, 1000
-# Median ratio of the columns' spreads, and median distance of their centres in such spreads, up
-# to which two samples look alike.
-RATIO, SHIFT = 3.0, 3.0
-
 
 def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
@@ -416,16 +412,16 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     if n == N:
         text = f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation splits both."
         warnings.warn(f"{text} Pass another number of rows.", ProxyWarning, stacklevel=4)
-    if min(n, N) < FEWEST:
+    if min(n, N) < FITTING.fewest:
         return
     (centre, spread), (other_centre, other_spread) = (
-        _centre_and_spread(Z[:: -(-Z.shape[0] // SAMPLE)]) for Z in (X, X_proxy)
+        _centre_and_spread(Z[:: -(-Z.shape[0] // FITTING.exact_size)]) for Z in (X, X_proxy)
     )
     ratio = _median(other_spread / spread, 1.0)
     shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
     # Ten rows of one column may differ by more though they are alike.
-    slack = RATIO ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
-    if shift > SHIFT or not 1 / slack <= ratio <= slack:
+    slack = FITTING.apart ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
+    if shift > FITTING.apart or not 1 / slack <= ratio <= slack:
         text = f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times X's,"
         text += f" and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
         warnings.warn(text, ProxyWarning, stacklevel=4)

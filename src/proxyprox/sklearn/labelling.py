@@ -6,7 +6,6 @@ import atexit
 import json
 import math
 import os
-import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -21,7 +20,7 @@ from sklearn.utils import _safe_indexing, check_array
 from proxyprox._util import journal as durable
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import copy_tree
-from proxyprox._util.digests import data_digest, text_digest
+from proxyprox._util.digests import data_digest
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
@@ -197,9 +196,7 @@ class Journal:
             except LockedError as error:
                 raise JournalError(f"The journal of labels {error}") from error
             self.entries, self._settings = list[Entry](), dict[str, Any]()
-            self._log = durable.Journal(
-                path, "journal of labels", JournalError, self._replay, convert=_earlier
-            )
+            self._log = durable.Journal(path, "journal of labels", JournalError, self._replay)
             self._check(json.loads(json.dumps(settings)))
             self._held = opened.pop_all()
         _OPEN[key] = self
@@ -244,25 +241,8 @@ class Journal:
                 append("settings", content=settings)
 
 
-REMEDY = "restore a copy, or choose another file"
-
 # The journals that a process holds: a forked one holds none.
 _OPEN: dict[tuple[int, Path], Journal] = {}
-
-
-def _earlier(database: Any, tables: set[str]) -> tuple[str, list[durable.Event]] | None:
-    """Return the events of an earlier version's file, which had one table."""
-    if tables != {"entries"}:
-        return None
-    rows = database.execute("SELECT number, entry, digest, time FROM entries").fetchall()
-    events = []
-    for place, (number, text, digest, time) in enumerate(rows, start=1):
-        if number != place or digest != text_digest(text):
-            raise ValueError(f"entry {place} was changed or is damaged")
-        entry = json.loads(text)
-        kind, content = ("entry", entry) if number > 1 else ("settings", entry["about"])
-        events.append(durable.Event(kind, content=content, time=time))
-    return secrets.token_hex(16), events
 
 
 # -- answers ------------------------------------------------------------------------------------
@@ -423,7 +403,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                 if not self._is_valid(entry):
                     text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
                     self._journal.close()
-                    raise JournalError(f"{text}: {REMEDY}.")
+                    raise JournalError(f"{text}: restore a copy, or choose another file.")
                 self._count(entry)
         self.path = None if self._journal is None else self._journal.path
 

@@ -19,6 +19,10 @@
 True
 """
 
+from proxyprox._util.extras import require
+
+require("torch", extra="torch", purpose="proxyprox.torch")
+
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way

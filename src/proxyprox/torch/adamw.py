@@ -22,10 +22,9 @@ from proxyprox.result import Ledger
 from proxyprox.torch import checks
 from proxyprox.torch.distributed import EXTRA, PackedOptimizer, copy_into, full_value
 from proxyprox.torch.inner import copy_tensors
+from proxyprox.torch.policy import PROBE
 from proxyprox.torch.proxy import MODES, as_proxy, clear, gradients, proxy_passes
 
-# Outer steps between two looks at the proxy steps; over so many looks, a rise that is too much.
-LOOK_EVERY, LOOKS, RISE = 25, 4, 0.25
 NUMBERS = ("k", "rises", "peak", "last_lr")
 
 
@@ -62,13 +61,8 @@ def make_way(name: str, steps: int, scale: float, theta: float) -> Way:
     return ways[one_of("way", name, ways)]
 
 
-WAYS = ("mixed", "corrected", "fine-tuned", "target alone")
-MEANING = {
-    "target alone": "The proxy is not used, so it biases nothing.",
-    "fine-tuned": (
-        "Proxy steps become fewer as the learning rate falls, and end at half of the largest: what "
-        "the proxy has taught is where the rest, on the target alone, begins."
-    ),
+# The ways, and what each of them means for the answer.
+WAYS = {
     "mixed": (
         "The weights are drawn towards the proxy's minimum, by its share of the gradients, however "
         "many steps are taken."
@@ -77,6 +71,11 @@ MEANING = {
         "Each proxy step is corrected by a share of ∇L − ∇L̂; the rest of the difference stays as a "
         "bias towards the proxy, however many steps are taken."
     ),
+    "fine-tuned": (
+        "Proxy steps become fewer as the learning rate falls, and end at half of the largest: what "
+        "the proxy has taught is where the rest, on the target alone, begins."
+    ),
+    "target alone": "The proxy is not used, so it biases nothing.",
 }
 
 
@@ -110,13 +109,13 @@ class Choice:
         unclear = f" Within a standard error: {', '.join(close)}." if close else ""
         return (
             f"{self.way}: held-out loss {self.losses[self.way]:.3g}; {others}.{unclear} "
-            f"{MEANING[self.way]}"
+            f"{WAYS[self.way]}"
         )
 
 
 def choose_way(
     train: Callable[[str], Any],
-    ways: Sequence[str] = WAYS,
+    ways: Sequence[str] = tuple(WAYS),
     *,
     path: str | os.PathLike[str] | None = None,
 ) -> Choice:
@@ -153,7 +152,7 @@ def choose_way(
     for way in ways:
         one_of("ways", way, WAYS)
     if not ways:
-        raise ValueError(message("ways", ways, "one or more", f"Leave it out for {WAYS}."))
+        raise ValueError(message("ways", ways, "one or more", f"Leave it out for {tuple(WAYS)}."))
     # Another process that trains the same ways would only repeat them.
     with nullcontext() if path is None else locked(path):
         known = train_ways(train, ways, path)
@@ -430,7 +429,7 @@ class ProxyAdamW(PackedOptimizer):
         self._adamw.step()
 
     def _step_on_proxy(self, params: list[Any], steps: int, correction: Any) -> None:
-        theta, looks, batch = self._way.theta, self._probe and self._k % LOOK_EVERY == 0, None
+        theta, looks, batch = self._way.theta, self._probe and self._k % PROBE.look_every == 0, None
         for t in range(steps):
             drawn = self.proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)
@@ -472,16 +471,16 @@ class ProxyAdamW(PackedOptimizer):
         """Warn once if steps on batches raise their loss, on the mean of a few looks."""
         # Steps that overshoot go up and down in turn: single looks say little.
         self._rises.append(rise)
-        recent = float(np.mean(self._rises[-LOOKS:]))
-        if len(self._rises) >= LOOKS and recent > RISE and not self._warned:
+        recent = float(np.mean(self._rises[-PROBE.looks :]))
+        if len(self._rises) >= PROBE.looks and recent > PROBE.rise and not self._warned:
             self._warned = True
             checks.warn(
                 f"proxy steps are too long: they raised the proxy loss that they step on by "
-                f"{recent:.0%}, the mean of {LOOKS} looks. Use a smaller lr (now "
+                f"{recent:.0%}, the mean of {PROBE.looks} looks. Use a smaller lr (now "
                 f"{self._last_lr:.3g}).",
                 ProxyStepWarning,
             )
-        del self._rises[:-LOOKS]
+        del self._rises[: -PROBE.looks]
 
     # -- looking and saving -----------------------------------------------------------------
 

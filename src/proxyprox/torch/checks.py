@@ -25,14 +25,11 @@ from proxyprox._util.validation import (
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch.distributed import full_value
+from proxyprox.torch.policy import PROBE
 from proxyprox.torch.proxy import MODES, Proxy, Tensors
 
 # Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
-# So many times the target's gradient, the proxy's is taken for one in other units.
-SCALE = 30.0
-# Packages whose lines are between the user's and a warning.
-INSIDE = ("proxyprox", "torch", "contextlib")
 
 
 class RandomProxyWarning(UserWarning):
@@ -151,7 +148,7 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
 def compare_lengths(anchor: Tensors, target: Tensors) -> None:
     """Warn if the proxy's gradient is far larger than the target's; this waits for the device."""
     ours, theirs = length(anchor), length(target)
-    if theirs > 0 and math.isfinite(ours) and ours > SCALE * theirs:
+    if theirs > 0 and math.isfinite(ours) and ours > PROBE.scale * theirs:
         warn(
             f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
             "first step: inner steps that suit the target diverge on such a proxy. Is its loss a "
@@ -241,9 +238,9 @@ def total_norm(tensors: Tensors) -> Any:
 
 def warn(text: str, category: type[Warning]) -> None:
     """Warn at the line that called into the optimiser, past this package's and torch's own."""
-    level, frame = 2, sys._getframe(1)
+    inside, level, frame = ("proxyprox", "torch", "contextlib"), 2, sys._getframe(1)
     while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in INSIDE:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in inside:
             break
         frame, level = frame.f_back, level + 1
     warnings.warn(text, category, stacklevel=level)

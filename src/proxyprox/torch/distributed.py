@@ -25,11 +25,8 @@ from proxyprox.result import Ledger
 
 # The key of what a state dict holds beyond torch's own entries.
 EXTRA = "proxyprox"
-MODES = ("replicated", "shared", "independent")
 # For digests: odd, so that no bit is lost, and modulo 2^64.
 FACTOR = 6364136223846793005
-# Words in the names of collectives that carry data.
-CARRIERS = ("reduce", "gather", "scatter", "broadcast", "alltoall", "all_to_all")
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -86,7 +83,8 @@ class Ranks:
     """The ranks that step on one proxy, each on the same batches or on its rows of them."""
 
     def __init__(self, mode: str, group: Any = None) -> None:
-        self.mode, self.group = one_of("across_ranks", mode, MODES), group
+        modes = ("replicated", "shared", "independent")
+        self.mode, self.group = one_of("across_ranks", mode, modes), group
         self.seed: int | None = None
         self._met = False
         self._batches: list[Any] = []
@@ -290,7 +288,8 @@ class CollectiveBytes(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented
         result = func(*args, **(kwargs or {}))
         name = func.name().split("::")[-1].split(".")[0]
-        if func.namespace in ("c10d", "_c10d_functional") and any(w in name for w in CARRIERS):
+        carriers = ("reduce", "gather", "scatter", "broadcast", "alltoall", "all_to_all")
+        if func.namespace in ("c10d", "_c10d_functional") and any(w in name for w in carriers):
             parts = [tensors_in(part) for part in (*args, result)]
             sizes = [sum(t.numel() * t.element_size() for t in part) for part in parts]
             self.by_collective[name.strip("_")] += max(sizes)

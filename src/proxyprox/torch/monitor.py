@@ -11,9 +11,6 @@ from proxyprox._util.validation import message, offers
 
 __doctest_requires__ = {"lightning_monitor": ["lightning"]}
 
-# What has metrics to show.
-OURS = "an optimiser of proxyprox.torch"
-
 
 def unwrap_optimizer(optimizer: Any) -> Any:
     """Return what is behind the wrappers of Lightning, Fabric and Accelerate."""
@@ -53,7 +50,8 @@ def read_metrics(optimizer: Any, prefix: str = "proxyprox") -> dict[str, float]:
     """
     found = unwrap_optimizer(optimizer)
     if not offers(found, "metrics"):
-        raise TypeError(message("optimizer", type(found).__name__, f"{OURS}, or one wrapped"))
+        allowed = "an optimiser of proxyprox.torch, or one wrapped"
+        raise TypeError(message("optimizer", type(found).__name__, allowed))
     values = found.metrics().items()
     return {f"{prefix}/{name}": value for name, value in values if not math.isnan(value)}
 
@@ -128,7 +126,8 @@ def lightning_monitor(prefix: str = "proxyprox") -> Any:
             if not self.found_in(trainer):
                 got = [type(optimizer).__name__ for optimizer in trainer.optimizers]
                 remedy = "Return one from configure_optimizers, or leave out lightning_monitor()."
-                raise TypeError(message("optimizers of the fit", got, OURS, remedy))
+                allowed = "an optimiser of proxyprox.torch"
+                raise TypeError(message("optimizers of the fit", got, allowed, remedy))
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -124,10 +124,6 @@ def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
     return blocks
 
 
-# Where a correction must agree with what was read off at the unit vectors.
-OTHER_VECTORS = np.array([[130.0, -7.0, 0.4], [-0.3, 210.0, 35.0], [50.0, 0.9, -170.0]])
-
-
 def coefficients(correction: Correction, k: int, *, started: bool) -> list[float]:
     """Return d, b and e of a correction ``m ← d·(g − a) + b·(g′ − a′) + e·m``.
 
@@ -149,7 +145,8 @@ def coefficients(correction: Correction, k: int, *, started: bool) -> list[float
 
     try:
         parts = value_at(np.eye(3))
-        if not np.allclose(value_at(OTHER_VECTORS), parts @ OTHER_VECTORS, rtol=1e-9):
+        others = np.array([[130.0, -7.0, 0.4], [-0.3, 210.0, 35.0], [50.0, 0.9, -170.0]])
+        if not np.allclose(value_at(others), parts @ others, rtol=1e-9):
             raise ValueError("other vectors are combined in another way")
         return [float(part) for part in parts]
     except (TypeError, AttributeError, ValueError) as error:

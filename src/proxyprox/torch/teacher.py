@@ -11,8 +11,6 @@ from torch.nn.functional import cross_entropy, mse_loss
 from proxyprox._util.validation import Words, message, one_of, positive, real_array, whole
 from proxyprox.torch.proxy import proxy_mode
 
-TASKS = ("classification", "regression")
-
 
 def _as_tensor(name: str, given: Any) -> Any:
     return given if isinstance(given, torch.Tensor) else torch.as_tensor(real_array(name, given))
@@ -130,7 +128,7 @@ class TeacherLoss:
             if not callable(given) or isinstance(given, type):
                 raise TypeError(message(name, given, "a network, or a function of inputs"))
         self.model, self.teacher = model, teacher
-        self.task = one_of("task", task, TASKS)
+        self.task = one_of("task", task, ("classification", "regression"))
         self.temperature = positive("temperature", temperature)
         self.confusion = confusion
         if confusion is not None:

@@ -1,0 +1,300 @@
+"""Everything that is checked and filled in before the first step, and before anything is paid."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector, dtype_name
+from proxyprox._util.names import method_named
+from proxyprox._util.validation import Words, has, message, offers, require, whole
+from proxyprox.averaging import Averaging
+from proxyprox.inner import Auto, ProximalGradient
+from proxyprox.inner.base import needs_of
+from proxyprox.inner.exact import find_minimum
+from proxyprox.methods import DANE, SGD, Method, ProxyBFGS, ProxyProx
+from proxyprox.oracle import MeteredProxy
+from proxyprox.penalties import Box
+from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
+from proxyprox.result import Budget, Ledger, count_words
+from proxyprox.stepsizes import StepSize
+from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
+
+
+@dataclass(frozen=True)
+class DefaultsPolicy:
+    """What a run is given if its caller says nothing; judgements, without a record.
+
+    Attributes
+    ----------
+    sampled_method, rival : Method
+        What sampled gradients are minimised with, and what a safeguarded run is compared with
+        (``python benchmarks/safeguard.py`` compares the rivals).
+    most_steps : int
+        Rounds of a run that is to end by its gradient.
+    small, small_float32 : float
+        Shares of the first gradient that are small. With 1e-6 half of the runs in float32 end in
+        rounding: they take 10 to 40 rounds more and gain nothing.
+    small_by_differences, small_by_differences_float32 : float
+        Of gradients by differences, whose errors are about as large.
+    solver_steps : int
+        Inner steps of a method with a solver of its own and no proximal term, as published.
+    """
+
+    sampled_method: ClassVar[Method] = ProxyProx(eta="auto")
+    rival: ClassVar[Method] = SGD(eta="auto")
+    most_steps: int = 1000
+    small: float = 1e-8
+    small_float32: float = 1e-5
+    small_by_differences: float = 1e-5
+    small_by_differences_float32: float = 1e-4
+    solver_steps: int = 20
+
+
+POLICY = DefaultsPolicy()
+
+
+def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
+    """Return the share of the first gradient that is small, and what to say of it."""
+    small, single = POLICY.small, POLICY.small_float32
+    if getattr(objective, "evaluations", None) is not None:
+        small, single = POLICY.small_by_differences, POLICY.small_by_differences_float32
+    if dtype_name(like) != "float32":
+        return small, ""
+    return single, (
+        f"The numbers are float32: {single:.0e} of the first gradient is small there, {small:.0e} "
+        "in float64, which can reach a lower loss."
+    )
+
+
+def complete_parts(
+    problem: Problem, w0: Vector | str | None, method: Any, inner: Any | None,
+    stop: Criterion | None, averaging: Averaging | None, expected_steps: int | None, ledger: Ledger,
+) -> tuple[Vector, Any, Criterion, str, str, str]:  # fmt: skip
+    """Return w0, the inner solver, its criterion and why those two, after checking that all fit.
+
+    The last text is what there is to say of w0; the search for it is entered in the ledger.
+    """
+    require_problem(problem)
+    check_signatures(problem)
+    _check_method(method, problem)
+    if expected_steps is not None:
+        whole("expected_steps", expected_steps)
+    if not method.solves_subproblems:
+        for name, part in (("inner", inner), ("stop", stop)):
+            if part is not None:
+                allowed = f"left out: {type(method).__name__} solves no subproblems"
+                raise TypeError(message(name, part, allowed, "Or name another method."))
+    start, note = find_start(problem, w0, ledger)
+    proxy = problem.proxy if method.uses_proxy else Zero()
+    inner, why_inner = _choose_inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
+    stop, why_stop = _choose_stop(stop, problem, method, expected_steps)
+    require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
+    if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
+        allowed = "one of Last(), Adaptive(), Uniform() and Geometric(weight)"
+        raise TypeError(message("averaging", averaging, allowed))
+    return start, inner, stop, why_inner, why_stop, note
+
+
+def choose_method(
+    problem: Problem, *, solves: bool = False, first: tuple[Any, ...] = ()
+) -> tuple[Any, str]:
+    """Return the default method, and why; ``solves`` asks for one with subproblems.
+
+    ``first`` may hold a batch that was drawn: None, all of the data, shows that there is no noise.
+    Sampled gradients are never exchanged for full ones, which would buy every label.
+    """
+    require_problem(problem)
+    all_data = bool(first) and first[0] is None
+    if not is_exact(problem.objective) and not all_data:
+        return POLICY.sampled_method, " (the default for sampled gradients)"
+    why = " (chosen because the target's gradients are exact"
+    if problem.same_curvature:
+        return DANE(eta=math.inf), f"{why} and the proxy has its curvature: one step solves it)"
+    if not (problem.penalty is None or isinstance(problem.penalty, Box)):
+        return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
+    if solves:
+        return DANE(eta="auto"), f"{why})"
+    return ProxyBFGS(), f"{why})"
+
+
+def draw_first(problem: Problem, rng: np.random.Generator) -> tuple[Any, ...]:
+    """Return the first batch, in a tuple, of an objective that does not say if it is exact."""
+    require_problem(problem)
+    objective = problem.objective
+    if getattr(objective, "exact", None) is not None or not has(objective, "everything"):
+        return ()
+    # What the sampler raises here it raises again when the run asks it.
+    with contextlib.suppress(Exception):
+        return (objective.sample(rng),)
+    return ()
+
+
+def note_full_gradient(problem: Problem) -> str:
+    """Return, for sampled gradients, that one full gradient would do where that is known."""
+    objective = problem.objective
+    if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
+        return ""
+    count = getattr(objective, "samples", None)
+    buys = ""
+    if count is not None:
+        buys = f" ({count_words(int(count(objective.everything())), 'sample')})"
+    return (
+        f"The proxy has the target's curvature: one full gradient{buys} would solve the problem, "
+        "with method=DANE(eta=math.inf)."
+    )
+
+
+def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
+    """Return the starting point, the proxy's minimum if that is asked for, and what to say of it.
+
+    The search is entered in the ledger.
+    """
+    wanted, note = isinstance(w0, str) and w0 == "proxy", ""
+    start = starting_point(problem, None if wanted else w0)
+    # An indicator, such as Box: its prox is the projection, and a run stays inside.
+    project = getattr(problem.penalty, "project", None)
+    if project is not None:
+        inside = project(start)
+        if outside := int((inside != start).sum()):
+            parameters = count_words(outside, "parameter")
+            note = f"w0 was outside the bounds in {parameters}: the run began at the nearest point."
+        start = inside
+    if not wanted:
+        return start, note
+    found, begun = None, time.perf_counter()
+    if not _is_zero(problem.proxy):
+        proxy = MeteredProxy(problem.proxy, ledger)
+        found = find_minimum(proxy, start, penalty=problem.penalty)
+        ledger.seconds += time.perf_counter() - begun
+    if found is None:
+        return start, "No minimum of the proxy was found to start at: the run began as without it."
+    return found, ""
+
+
+def _is_zero(proxy: Any) -> bool:
+    """Tell whether a proxy says that it is zero, so that it costs and knows nothing."""
+    return bool(getattr(proxy, "is_zero", False))
+
+
+def _check_method(method: Any, problem: Problem) -> None:
+    # Asked by name: a wrapper that delegates is a method, too.
+    whole_method = all(hasattr(method, name) for name in ("init", "ask", "tell", "answer"))
+    rule = getattr(method, "step_size", None)
+    if isinstance(method, type) or not (whole_method and isinstance(rule, StepSize)):
+        got, remedy = method, "One of your own is a subclass of proxyprox.Method."
+        if isinstance(method, type):
+            got = Words(f"the class {method.__name__}")
+            remedy = f'Call it: method={method.__name__}(eta="auto").'
+        elif isinstance(method, str):
+            remedy = method_named(method)
+        raise TypeError(message("method", got, 'a method, such as ProxyProx(eta="auto")', remedy))
+    objective, name = problem.objective, type(method).__name__
+    needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))
+    if is_exact(objective):
+        # Whatever it draws is all of the data.
+        needs = tuple(need for need in needs if need != "everything")
+    instead = "Use ProxyProx, which needs sampled gradients only."
+    options = getattr(objective, "options", {})
+    lacking = [options[need] for need in needs if need in options and not has(objective, need)]
+    instead += "".join(f" Or give {type(objective).__name__} {option}." for option in lacking)
+    require(f"method={name}", "objective", objective, needs, instead)
+    if rule.measures:
+        require_allowed(objective, "measured step sizes")
+    if method.two_points and not getattr(objective, "repeatable", True):
+        once = "ProxyProx or AuxMom"
+        if "correction" in getattr(method, "__dataclass_fields__", {}):
+            once = "correction=Plain() or EMA(0.1), which ask once"
+        raise TypeError(
+            f"method={method!r} evaluates each batch at two points, but the objective says that "
+            f"its batches are not repeatable. Use {once}."
+        )
+
+
+def _choose_inner(
+    inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
+) -> tuple[Any, str]:
+    if not (inner is None or isinstance(inner, Auto) or offers(inner, "solve")):
+        raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
+    own = method.default_inner
+    suits = own is not None and all(has(proxy, need) for need in needs_of(own))
+    if inner is None and suits and penalty is None:
+        return own, f" (the default of {type(method).__name__})"
+    if inner is None or isinstance(inner, Auto):
+        inner, reason = Auto().choose(proxy, penalty, size)
+        return inner, f" (picked because {reason})"
+    if penalty is not None and not inner.handles_penalty:
+        raise TypeError(
+            f"inner={inner!r} cannot minimise a non-smooth penalty such as {penalty!r}. "
+            f"Use {ProximalGradient.__name__}() or leave inner out."
+        )
+    picked = type(Auto().choose(proxy, penalty, size).solver).__name__
+    instead = f"Use {picked}(), or leave inner out."
+    if "smoothness" in needs_of(inner) and hasattr(inner, "step_size"):
+        instead = f"Give {type(inner).__name__} a step_size, use {picked}(), or leave inner out."
+    require(f"inner={inner!r}", "proxy", proxy, needs_of(inner), instead)
+    return inner, ""
+
+
+def _choose_stop(
+    stop: Criterion | None, problem: Problem, method: Any, expected_steps: int | None
+) -> tuple[Criterion, str]:
+    if stop is not None:
+        if not isinstance(stop, Criterion):
+            allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
+            raise TypeError(message("stop", stop, allowed))
+        return stop, ""
+    own: Criterion | None = getattr(method, "default_stop", None)
+    if own is not None:
+        return own, f" (the default of {type(method).__name__})"
+    rule = method.step_size
+    if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
+        if method.default_inner is not None:
+            why = " (the default without a proximal term, as published)"
+            return Steps(POLICY.solver_steps), why
+        return Relative(POLICY.small), " (the default without a proximal term)"
+    mu = getattr(problem.objective, "strong_convexity", None) or 0.0
+    if mu > 0:
+        return StronglyConvex(mu), " (the default: the objective is strongly convex)"
+    if expected_steps is not None:
+        why = " (the default: the objective is not known to be strongly convex)"
+        return Convex(expected_steps), why
+    return SDane(), " (the default: neither μ nor the number of steps is known)"
+
+
+def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
+    """Refuse a limit on what is never counted in this run: it would not end it."""
+    objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
+    free = _is_zero(proxy) or not getattr(method, "uses_proxy", True)
+    uncounted = {"proxy_gradients": "the method uses no proxy"} if free else {}
+    for name in ("cost", "epsilon"):
+        if getattr(objective, name, None) is None:
+            uncounted[name] = f"{type(objective).__name__} has no {name}(…)"
+    if getattr(objective, "evaluations", None) is None:
+        uncounted["target_calls"] = f"{type(objective).__name__} counts no evaluations"
+    for name, reason in uncounted.items():
+        limit = getattr(limits, name, None)
+        if limit is not None:
+            allowed = "a limit on something that this run counts"
+            remedy = f"Here {reason}: limit something else."
+            raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
+
+
+def planned_steps(steps: int | None, limits: Budget | None, method: Any) -> int | None:
+    """Return how many outer steps a run will take, if its limits tell."""
+    if steps is not None or limits is None or limits.target_gradients is None:
+        return steps
+    each = 2 if getattr(method, "two_points", False) else 1
+    return max(1, int(limits.target_gradients) // each)

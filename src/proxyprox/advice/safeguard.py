@@ -1,0 +1,716 @@
+r"""Never worse than without a proxy: a rival and ERM run on the same samples, held-out ones decide.
+
+The rival is a method without a proxy: ``SGD("auto")``, or the one that is given.
+
+Two points are compared without a single value of the target. For any a and b
+
+.. math:: L(a) - L(b) = \int_0^1 \langle \nabla L(b + t(a - b)), a - b\rangle\,dt,
+
+and the integral is taken at two Gauss nodes, which is exact for losses up to the fourth degree. A
+held-out batch's gradients there give one sample of the gap; several give its standard error.
+
+What is charged, all of it in the run's ledger:
+
+* The rival evaluates each batch again at its own point: target gradients, but no new samples. If
+  batches are not repeatable it draws its own, which are charged.
+* Held-out batches: their samples, at every moment at most 15 % of those of the steps so far, and a
+  gradient at each node (not repeatable: at one). A comparison takes two batches at least, the least
+  that give a standard error, so there is none in the first 13 steps. They come at 20, 40, 80, …
+  outer steps and at the end. On the way a comparison takes a tenth as many batches as there were
+  steps since the last one, at the end a tenth of all, and at least eight: new ones as far as the
+  15 % allow (10 % on the way if not repeatable), and earlier ones again. They have never been
+  trained on, so that they still decide fairly. A budget makes them fewer, down to two, keeps enough
+  back for the last time, and is never exceeded.
+* ERM is fitted once, at the end, on the rows already seen: nothing.
+
+Where the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
+three standard errors (more if they come from fewer than eight samples: Student's quantile), and by
+more than rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
+the log "proxyprox" say so at that moment.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy
+
+from proxyprox._util.arrays import Vector, copy_tree, dot, norm
+from proxyprox._util.validation import has
+from proxyprox.checkpoint import CheckpointError, Growing, conform, refuse_damage, require_kind
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.methods import Method
+from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, copying, price
+from proxyprox.path import rounding
+from proxyprox.result import Budget, Result, Status, count_words
+
+if TYPE_CHECKING:
+    from proxyprox.run import Run
+
+
+@dataclass(frozen=True)
+class SafeguardPolicy:
+    """How arms are compared, and when one is given up.
+
+    ``python benchmarks/safeguard.py`` is the record (docs/results/auto_eta/safeguard.json).
+
+    Attributes
+    ----------
+    clear : float
+        Standard errors by which an arm must trail to be dropped before the end.
+    probability : float
+        Student's quantile of it replaces ``clear`` if it is larger, as it is for few samples.
+    fewest : int
+        Held-out batches of a comparison if nothing is short.
+    share : float
+        Held-out batches of a comparison for each step, if there are many steps.
+    most, on_the_way : int
+        Held-out samples that may be drawn, in percent of those of the steps: in all, and on the way
+        if none can be used again.
+    sets : int
+        Comparisons that the share must pay for in a typical run: two on the way, one at the end.
+    first_check : int
+        Steps after which arms are compared first; then after twice as many, and so on.
+    """
+
+    clear: float = 3.0
+    probability: float = 0.99
+    fewest: int = 8
+    share: float = 0.1
+    most: int = 15
+    on_the_way: int = 10
+    sets: int = 3
+    first_check: int = 20
+
+
+POLICY = SafeguardPolicy()
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison on held-out samples.
+
+    Attributes
+    ----------
+    step : int
+        Outer steps taken by then.
+    arm, rival : str
+        What was compared.
+    gap : float
+        Estimate of ``L(arm) − L(rival)``: negative if the arm is better.
+    standard_error : float
+        Of the gap.
+    batches : int
+        Held-out batches it rests on.
+    rounding : float
+        Gaps up to this are rounding.
+    needed : float
+        Standard errors that make a gap clear: 3, and more if it rests on few samples.
+    """
+
+    step: int
+    arm: str
+    rival: str
+    gap: float
+    standard_error: float
+    batches: int
+    rounding: float = 0.0
+    needed: float = POLICY.clear
+
+    @property
+    def clear(self) -> bool:
+        """Whether the gap is more than noise and rounding."""
+        return abs(self.gap) > max(self.needed * self.standard_error, self.rounding)
+
+    @property
+    def finding(self) -> str:
+        """What was found, in words."""
+        held_out = count_words(self.batches, "batch", "batches")
+        better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
+        found = f"the held-out loss of {better} is lower than that of {worse} by"
+        size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g}"
+        if self.standard_error > 0:
+            held_out += f", ± one standard error; {self.needed:.2g} of them drop an arm"
+        if abs(self.gap) <= self.rounding:
+            found = f"the held-out losses of {self.arm} and {self.rival}"
+            size = "are equal up to rounding"
+        return f"{found} {size} ({held_out})"
+
+    @property
+    def doubt(self) -> str:
+        """That the gap is no more than noise, in words; empty where it is clear."""
+        if self.clear or abs(self.gap) <= self.rounding:
+            return ""
+        return f"within the error ({abs(self.gap) / self.standard_error:.2g} standard errors)"
+
+    def __str__(self) -> str:
+        return f"after {self.step} steps {self.finding}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the safeguard chose, and why.
+
+    Attributes
+    ----------
+    chosen : str
+        "proxy", "ERM" or the rival's name, such as "SGD".
+    verdict : str
+        The choice in words.
+    dropped_at : int or None
+        The outer step at which the proxy was given up, if it was.
+    checks : tuple of Check
+        Every comparison made.
+    samples : dict
+        The target's samples by use: "run", the rival's name (those that it drew itself, where
+        batches may not be evaluated again) and "held out".
+    """
+
+    chosen: str
+    verdict: str
+    dropped_at: int | None
+    checks: tuple[Check, ...]
+    samples: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def use_of_samples(self) -> str:
+        """Where the samples went, in words; empty where the rival drew none."""
+        others = self.samples.keys() - {"run", "held out"}
+        if not any(self.samples[name] for name in others):
+            return ""
+        return ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
+
+    def __str__(self) -> str:
+        return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
+
+
+def has_rows(objective: Any, batch: Any) -> bool:
+    """Tell whether a batch names rows that the loss can be fitted on."""
+    return isinstance(batch, np.ndarray) and batch.dtype.kind == "i" and has(objective, "rows")
+
+
+@dataclass(frozen=True)
+class GuardState:
+    """What the safeguard knows besides the states of its two runs; replaced, never changed.
+
+    Attributes
+    ----------
+    steps, last_check, next_check : int
+        Steps taken, taken at the last comparison, and after which to compare next.
+    wins : int
+        How often the proxy was clearly ahead.
+    proxy, rival : bool
+        Which arms are not given up.
+    dropped_at, reason
+        When and why the proxy was given up.
+    slope : float
+        The norm of the first gradient.
+    of_run, of_rival, of_held_out : int
+        Samples by use.
+    batches, held_out, checks : Growing
+        The steps' batches, held-out ones that may be used again, and all comparisons.
+    """
+
+    steps: int = 0
+    last_check: int = 0
+    next_check: int = POLICY.first_check
+    wins: int = 0
+    proxy: bool = True
+    rival: bool = True
+    dropped_at: int | None = None
+    reason: str = ""
+    slope: float = 0.0
+    of_run: int = 0
+    of_rival: int = 0
+    of_held_out: int = 0
+    batches: Growing = field(default_factory=Growing)
+    held_out: Growing = field(default_factory=Growing)
+    checks: Growing = field(default_factory=Growing)
+
+    def require_valid(self) -> None:
+        """Refuse what no safeguarded run has written."""
+        fresh = GuardState()
+        for name, kind in ((item.name, type(getattr(fresh, item.name))) for item in fields(self)):
+            value = getattr(self, name)
+            if name == "dropped_at":
+                value, kind = (0 if value is None else value), int
+            if type(value) is not kind or (kind in (int, float) and not 0 <= value < math.inf):
+                raise ValueError(f"{name} of the safeguard is {value!r}, not a {kind.__name__}")
+        if not (self.proxy or self.rival):
+            raise ValueError("the safeguard has no arm left")
+        for check in self.checks:
+            conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
+
+
+class SafeguardedRun:
+    """A run with its rivals: to the loop that drives it, it looks like the run alone.
+
+    All arms and comparisons are one object, which is replaced, never changed: a step works on a
+    branch of it, and a step that is broken off leaves the branch behind.
+    """
+
+    def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
+        # One stream serves the rival and the held-out batches.
+        rng = np.random.default_rng(run.draw_seed())
+        against = type(run)(run.problem, run.w, method=rival, rng=rng)
+        self._arms = _Arms(run, against, GuardState(), limits)
+        self.problem, self.ledger, self.start = run.problem, run.ledger, run.start
+
+    @property
+    def steps(self) -> int:
+        """Outer steps taken."""
+        return self._arms.state.steps
+
+    def ask(self) -> Query:
+        """Return the proxy's question; the rival's, once the proxy is dropped."""
+        return self._arms.leader.ask()
+
+    def open_question(self) -> Query:
+        """Return that question; not to be written into."""
+        return self._arms.leader.open_question()
+
+    def hold(self, answer: Told) -> None:
+        """Keep the target's answer to that question, which is charged."""
+        self._arms.hold(answer)
+
+    @property
+    def held(self) -> bool:
+        """Whether that question has an answer that no step has followed yet."""
+        return self._arms.leader.held
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what the step costs, its rival's share and the last comparisons included."""
+        arms = self._arms.branch()
+        price = arms.price(query)
+        # The rival's question, if it has one of its own, stays open.
+        self._arms = arms
+        return price
+
+    def tell(self) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time.
+
+        After any error all arms are as they were before the call.
+        """
+        arms = self._arms.branch()
+        try:
+            step = arms.take_steps()
+        except Exception:
+            # An answer that leads nowhere is asked for again.
+            leader = self._arms.leader
+            leader.state = replace(leader.state, answer=None)
+            raise
+        self._arms = arms
+        if step.note:
+            logging.getLogger("proxyprox").warning(step.note)
+        return step
+
+    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+        """Tell whether the target's last gradient on the proxy's way is small."""
+        return self._arms.state.proxy and self._arms.run.converged(tol, atol)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether neither the target's value nor its gradient fell in the last rounds."""
+        return self._arms.state.proxy and self._arms.run.stalled
+
+    def result_before_verdict(self, status: Status, detail: str = "") -> Result:
+        """Return the better answer with the evidence; after an error, the leader's."""
+        arms = self._arms.branch()
+        result = arms.choose_answer(status, detail)
+        # The last comparisons are paid for: a run that goes on has them.
+        self._arms = arms
+        return result
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of the runs and their comparisons depend on."""
+        return self._arms.state_dict()
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit."""
+        arms = self._arms.branch()
+        arms.load_state_dict(tree)
+        self._arms = arms
+
+
+class _Arms:
+    """The proxy's run, the rival's, and what was found out about them."""
+
+    def __init__(self, run: Run, rival: Run, state: GuardState, limits: Budget | None) -> None:
+        self.run, self.rival, self.state, self._limits = run, rival, state, limits
+        self.problem, self.ledger, self._name = run.problem, run.ledger, type(rival.method).__name__
+        self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
+        self._points_each = 2 if self._repeatable else 1
+
+    def branch(self) -> _Arms:
+        """Return a twin that may change without this one; what is paid is entered in one ledger."""
+        return _Arms(copy.copy(self.run), copy.copy(self.rival), self.state, self._limits)
+
+    def _note(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
+
+    def price(self, query: Query) -> dict[str, float]:
+        """Return what the step costs, its rival's share and the last comparisons included."""
+        used, new = self._plan(query.batch, ahead=1)
+        last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
+        return self._price([*self._purchases_of_step(query), last])
+
+    def hold(self, answer: Told) -> None:
+        """Keep the answer to the leader's question; the arms have one ledger."""
+        if not self.state.proxy:
+            self._charge(self.leader.open_question())
+            self.ledger.add(answer.extra)
+        self.leader.hold(answer)
+
+    def take_steps(self) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time."""
+        before, batch, step = self.state, self.leader.open_question().batch, None
+        slope = before.slope
+        if before.steps == 0:
+            assert self.leader.state.answer is not None
+            slope = norm(self.leader.state.answer.gradients[0])
+        self._note(
+            batches=before.batches.append(batch), slope=slope if slope < math.inf else 0.0,
+            of_run=before.of_run + self._samples_of(batch),
+        )  # fmt: skip
+        try:
+            step = self.leader.tell()
+        except NonFiniteError as error:
+            if not (before.proxy and before.rival):
+                raise
+            self._drop_proxy(f"its run broke down ({error})")
+        rival = self._step_of_rival(batch) if before.proxy and before.rival else None
+        step = step or rival
+        self._note(steps=before.steps + 1)
+        both = self.state.proxy and self.state.rival
+        if both and self.run.faults.in_a_row(self.run.steps):
+            self._drop_proxy(self.run.faults.words)
+        if self.state.steps >= before.next_check:
+            self._compare_arms()
+        assert step is not None
+        dropped = before.proxy and not self.state.proxy
+        step.ledger, step.note = (
+            copy.copy(self.ledger),
+            self._verdict(self._name) if dropped else "",
+        )
+        return step
+
+    def choose_answer(self, status: Status, detail: str) -> Result:
+        """Return the better answer with the evidence; after an error, the leader's."""
+        if not status.success:
+            failed = self.leader.result_before_verdict(status, detail)
+            return replace(failed, ledger=copy.copy(self.ledger))
+        state, held_out = self.state, None
+        chosen = "proxy" if state.proxy else self._name
+        decided: list[Check] = []
+        if state.proxy and state.rival:
+            if self._earlier_check("the proxy", self._name) is None:
+                held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
+                self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
+            # If nothing was left to pay for it, what was found last must do.
+            decided = [check for check in self.state.checks if check.arm == "the proxy"][-1:]
+            if any(check.gap > check.rounding for check in decided):
+                chosen = self._name
+        best = self._runs[0 if chosen == "proxy" else -1]
+        answer = best.result_before_verdict(status, detail)
+        fitted = self._fit_rows_seen(answer.w)
+        if fitted is not None:
+            name = "the proxy" if chosen == "proxy" else chosen
+            compared = self._earlier_check("ERM", name)
+            if compared is None:
+                held_out = self._draw_held_out(self._points_each) if held_out is None else held_out
+                compared = self._compare("ERM", fitted, name, answer.w, held_out)
+            if compared is not None:
+                decided.append(compared)
+                if compared.gap < -compared.rounding:
+                    chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
+        verdict = self._verdict(chosen, decided)
+        state = self.state
+        uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
+        evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
+        text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
+        return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that the rest of the runs and their comparisons depend on."""
+        # The rival is about the same problem: its data need not be looked at again.
+        rival = self.rival.state_dict(problem=False)
+        return {
+            "kind": "Guarded", "run": self.run.state_dict(), "rival": rival, "guard": self.state,
+        }  # fmt: skip
+
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
+        """Continue from what :meth:`state_dict` returned, bit for bit."""
+        require_kind(tree, "Guarded")
+        with refuse_damage():
+            state, run, rival = (tree[name] for name in ("guard", "run", "rival"))
+            conform("guard", state, GuardState())
+            state.require_valid()
+        paid = copy.copy(self.ledger)
+        self.run.load_state_dict(run)
+        try:
+            self.rival.load_state_dict(rival)
+        except CheckpointError:
+            # The ledger, which is outside of the branch, came with the run.
+            vars(self.ledger).update(vars(paid))
+            raise
+        self.state = state
+
+    def _draw(self) -> Any:
+        """Draw a held-out batch."""
+        rng = self.rival.rng
+        batch = copy_tree(self.problem.objective.sample(rng))
+        self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
+        return batch
+
+    @property
+    def _runs(self) -> list[Run]:
+        arms = ((self.state.proxy, self.run), (self.state.rival, self.rival))
+        return [run for going, run in arms if going]
+
+    @property
+    def leader(self) -> Run:
+        """The arm whose questions are asked."""
+        return self._runs[0]
+
+    def _step_of_rival(self, batch: Any) -> Step | None:
+        """Let the rival take its step, on the same batch if that may be evaluated again."""
+        if self._repeatable:
+            self.rival.open(batch)
+        query = self.rival.ask()
+        self._charge(query, samples=not self._repeatable)
+        if not self._repeatable:
+            self._note(of_rival=self.state.of_rival + self._samples_of(query.batch))
+        told = self._answers(query)
+        try:
+            return self.rival.tell(told.gradients, halves=told.halves, value=told.value)
+        except NonFiniteError:
+            if not self.state.proxy:
+                raise
+            self._note(rival=False)
+            return None
+
+    def _compare_arms(self) -> None:
+        """Compare the arms on held-out batches, and drop one that clearly trails."""
+        if self.state.proxy and self.state.rival:
+            held_out = self._draw_held_out(self._points_each, on_the_way=True)
+            check = self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
+            if check is not None and check.clear and check.gap > 0:
+                self._drop_proxy(check.finding)
+            elif check is not None and check.clear:
+                # Twice clearly behind: the rival's gradients are saved from here on.
+                self._note(wins=self.state.wins + 1, rival=self.state.wins == 0)
+        steps, due = self.state.steps, self.state.next_check
+        self._note(last_check=steps, next_check=2 * due)
+
+    def _drop_proxy(self, reason: str) -> None:
+        self._note(proxy=False, dropped_at=self.state.steps, reason=reason)
+
+    @property
+    def _typical_batch(self) -> Any:
+        """A batch like those to come."""
+        return self.state.batches[-1] if self.state.batches else self.leader.ask().batch
+
+    def _samples_of(self, batch: Any) -> int:
+        return int(self._price([Purchase(batch, 0, 1)])["target_samples"])
+
+    def _plan(self, batch: Any, *, ahead: int = 0, on_the_way: bool = False) -> tuple[int, int]:
+        """Return how many held-out batches a comparison takes, and how many of them are new.
+
+        The comparison is the last one, after some more steps, or one on the way.
+        """
+        if batch is None:
+            # Of exact gradients there is but one, and no sample of it is new.
+            return 1, 0
+        size, steps = max(1, self._samples_of(batch)), self.state.steps + ahead
+        percent = POLICY.on_the_way if on_the_way and not self._repeatable else POLICY.most
+        allowed = percent * (self.state.of_run + ahead * size) // 100
+        new = max(0, allowed - self.state.of_held_out) // size
+        earlier = len(self.state.held_out) if self._repeatable else 0
+        since = steps - self.state.last_check if on_the_way else steps
+        wanted = max(self._fewest(batch), math.ceil(POLICY.share * since))
+        used = min(wanted, earlier + new)
+        return (used, min(used, new)) if used >= 2 else (0, 0)
+
+    def _fewest(self, batch: Any) -> int:
+        """Return how many held-out batches a comparison should take at least."""
+        counts, limits = [float(POLICY.fewest)], self._limits
+        if limits is not None:
+            # A comparison has fewer where little is allowed: two on the way, and those at the end.
+            points = 2 * self._points_each + self._points_at_end(batch)
+            one = self._price([Purchase(batch, points, POLICY.sets)])
+            for name in ("target_gradients", "target_samples", "cost"):
+                limit = getattr(limits, name)
+                if limit is not None and one.get(name):
+                    counts.append(POLICY.share * limit / one[name])
+            if limits.epsilon is not None:
+                allowed, spent = 1, self.problem.objective.epsilon
+                while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
+                    allowed *= 2
+                counts.append(POLICY.share * allowed / points)
+        return max(2, int(min(counts)))
+
+    def _points_at_end(self, batch: Any) -> int:
+        """Return at how many points held-out batches will be evaluated at the end."""
+        rivals = len(self._runs) - 1
+        return self._points_each * (rivals + has_rows(self.problem.objective, batch))
+
+    def _purchases_of_step(self, query: Query) -> list[Purchase]:
+        """Return what the arms pay for in one step."""
+        purchases = [Purchase(query.batch, len(query.points), 1)]
+        for rival in self._runs[1:]:
+            batch = query.batch if self._repeatable else rival.ask().batch
+            purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
+        return purchases
+
+    def _draw_held_out(self, points: int, *, on_the_way: bool = False) -> list[Any]:
+        """Return batches to compare at some points, as many as can be paid; charge new samples.
+
+        On the way the last comparisons stay affordable.
+        """
+        like = self._typical_batch
+        used, new = self._plan(like, on_the_way=on_the_way) if self.state.steps else (0, 0)
+        purchases = []
+        if on_the_way:
+            at_end, fresh = self._plan(like)
+            fresh = 0 if self._repeatable else fresh
+            purchases.append(Purchase(like, at_end * self._points_at_end(like), fresh))
+        if like is None:
+            purchases.append(Purchase(like, points, 0))
+            return [None] if used and self._lacking(purchases) is None else []
+        earlier = list(self.state.held_out)[::-1][: used - new]
+        drawn: list[Any] = []
+        samples = self.state.of_held_out
+        for number in range(used):
+            old = earlier[number] if number < len(earlier) else None
+            batch = self._draw() if old is None else old
+            purchases.append(Purchase(batch, points, int(old is None)))
+            samples += self._samples_of(batch) if old is None else 0
+            # Batches differ in size: the next may be larger than those that were planned with.
+            if self._lacking(purchases) or 100 * samples > POLICY.most * self.state.of_run:
+                earlier = earlier[:number]
+                break
+            drawn += [batch] if old is None else []
+        if len(earlier) + len(drawn) < 2:
+            return []
+        paid = sum(self._samples_of(batch) for batch in drawn)
+        self.ledger.target_samples += paid
+        self._note(of_held_out=self.state.of_held_out + paid)
+        if self._repeatable:
+            self._note(held_out=self.state.held_out.append(*drawn))
+        return [*drawn, *earlier]
+
+    def _earlier_check(self, arm: str, rival: str) -> Check | None:
+        """Return what was found when these two were compared as they are now."""
+        now = self.state.steps, arm, rival
+        same = (c for c in self.state.checks if (c.step, c.arm, c.rival) == now)
+        return next(same, None)
+
+    def _compare(
+        self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]
+    ) -> Check | None:
+        if not held_out:
+            return None
+        gap, spread, needed = self._held_out_gap(a, b, held_out)
+        start, steps = self.run.start, self.state.steps
+        blur = rounding(a) * self.state.slope * max(norm(a - start), norm(b - start))
+        check = Check(steps, arm, rival, gap, spread, len(held_out), blur, needed)
+        self._note(checks=self.state.checks.append(check))
+        return check
+
+    def _fit_rows_seen(self, start: Vector) -> Vector | None:
+        """Return the minimiser on all rows of the batches; None without rows, or if it fails."""
+        objective, batches = self.problem.objective, list(self.state.batches)
+        if not batches or not all(has_rows(objective, batch) for batch in batches):
+            return None
+        seen, counts = np.unique(np.concatenate(batches), return_counts=True)
+        weights = getattr(objective, "sample_weight", None)
+        counts = counts if weights is None else counts * weights[seen]
+        loss, penalty = objective.rows(seen, sample_weight=counts), self.problem.penalty
+        try:
+            return minimise_exactly(loss, start, tol=1e-10, relative=1e-9, penalty=penalty)
+        except (NonFiniteError, ValueError):
+            return None
+
+    def _price(self, purchases: list[Purchase]) -> dict[str, float]:
+        return price(self.problem.objective, self.ledger, purchases)
+
+    def _lacking(self, purchases: list[Purchase]) -> str | None:
+        """Return the name of a limit that some gradients together would exceed, if one is."""
+        if self._limits is None:
+            return None
+        ahead = self._price(purchases)
+        # What is known before it is spent.
+        names = ("target_gradients", "target_samples", "cost", "epsilon")
+        limits = {name: getattr(self._limits, name) for name in names}
+        after = {name: getattr(self.ledger, name) + ahead.get(name, 0.0) for name in limits}
+        return next((n for n, limit in limits.items() if limit and after[n] > limit), None)
+
+    def _charge(self, query: Query, *, samples: bool = True) -> None:
+        self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
+
+    def _answers(self, query: Query) -> Told:
+        told = answer_query(self.problem.objective, query)
+        self.ledger.add(told.extra)
+        return told
+
+    def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
+        """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
+        objective, gaps = self.problem.objective, []
+        split = getattr(objective, "halves", None)
+        # The Gauss–Legendre nodes on [0, 1]; both weigh one half.
+        nodes = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
+        for number, batch in enumerate(batches):
+            halves = None if split is None or batch is None else copy_tree(split(copy_tree(batch)))
+            at_nodes = []
+            for t in nodes if self._repeatable else (nodes[number % 2],):
+                query = Query(batch, (b + t * (a - b),), halves)
+                self._charge(query, samples=False)
+                told = self._answers(query)
+                answers = told.gradients if told.halves is None else told.halves[0]
+                at_nodes.append([dot(gradient, a - b) for gradient in answers])
+            gaps += list(np.mean(at_nodes, axis=0))
+        gap, count = float(np.mean(gaps)), len(gaps)
+        if self.problem.penalty is not None:
+            penalty = copying(self.problem.penalty)
+            gap += float(penalty.value(a)) - float(penalty.value(b))
+        if count == 1:
+            return gap, 0.0, POLICY.clear
+        needed = max(POLICY.clear, float(scipy.special.stdtrit(count - 1, POLICY.probability)))
+        return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
+
+    def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
+        """Return the choice in words, given the comparisons that decided it."""
+        if self.state.dropped_at is not None:
+            erm = chosen == "ERM"
+            better = f" ERM on the rows seen {_better(decided[-1], ' still')}." if erm else ""
+            dropped = count_words(self.state.dropped_at, "step")
+            return f"The proxy was dropped after {dropped}: {self.state.reason}.{better}"
+        if not self.state.checks:
+            return (
+                "The proxy's answer is returned: nothing was compared. Two held-out batches, the "
+                f"least that give a standard error, must be at most {POLICY.most} % of the steps' "
+                "samples and within the budget: take 14 steps or more."
+            )
+        if chosen == "ERM":
+            return f"ERM on the rows seen is returned: it {_better(decided[-1])}."
+        if chosen != "proxy":
+            return f"{chosen}'s answer is returned: it {_better(decided[0], ' than the proxy')}."
+        # The first is a comparison of the proxy with its rival, the last one of ERM with the proxy.
+        others = [c.rival if c.arm == "the proxy" else c.arm for c in decided]
+        near = [f"; {o} is {c.doubt}" for o, c in zip(others, decided, strict=True) if c.doubt]
+        best = "The proxy's answer is returned: no rival did better on held-out samples"
+        return f"{best}{''.join(near)}."
+
+
+def _better(check: Check, more: str = "") -> str:
+    """Return that one did better, or only looked so, in words."""
+    if check.doubt:
+        return f"looked better{more} on held-out samples, {check.doubt}"
+    return f"did better{more} on held-out samples"

@@ -1,0 +1,207 @@
+"""Observers: they look on after every outer step, and may end a run.
+
+An observer is an object with ``after_step(state, step)``. What it returns decides: None or False,
+the run goes on; True, it ends; a text, it ends and its message says so; an :class:`Ending`, it ends
+with that status. ``state`` is the run's state after the step, a value that is not to be written
+into; ``step`` has the numbers and copies of the arrays. An observer may also have ``begin(run)``,
+called once before the first step, and may be a context manager, entered for the time of the run.
+
+>>> import numpy as np
+>>> from proxyprox import Problem, Quadratic, SGD, minimize
+>>> class SmallSteps:
+...     def after_step(self, state, step):
+...         return step.record.displacement < 1e-3 and "The steps are small."
+>>> problem = Problem(Quadratic(np.eye(2), b=np.ones(2)))
+>>> result = minimize(problem, method=SGD(0.5), steps=100, observers=[SmallSteps()])
+>>> result.steps, result.status.name
+(11, 'STOPPED_BY_CALLBACK')
+
+``minimize`` itself is made of those below: its tolerance, its limits, its file, its progress bar.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol
+
+from proxyprox._util.signals import critical
+from proxyprox._util.validation import message, offers, require_takes
+from proxyprox.checkpoint import Checkpoint
+from proxyprox.oracle import Step
+from proxyprox.result import Budget, Status
+
+
+class Ending(NamedTuple):
+    """How a run is to end, and what else its message is to say."""
+
+    status: Status
+    detail: str = ""
+
+
+class Observer(Protocol):
+    """What ``observers=`` takes."""
+
+    def after_step(self, state: Any, step: Step) -> Ending | str | bool | None:
+        """Look on after an outer step, and say whether the run ends."""
+
+
+def as_ending(found: Any) -> Ending | None:
+    """Return what an observer's answer means."""
+    if isinstance(found, Ending):
+        return found
+    if isinstance(found, str):
+        return Ending(Status.STOPPED_BY_CALLBACK, found)
+    return Ending(Status.STOPPED_BY_CALLBACK) if found else None
+
+
+def check_observers(observers: Any) -> list[Observer]:
+    """Return the observers, or refuse what is none."""
+    if not isinstance(observers, (list, tuple)):
+        allowed = "a list of objects with after_step(state, step)"
+        raise TypeError(message("observers", observers, allowed, "Write observers=[yours]."))
+    for number, observer in enumerate(observers):
+        name = f"observers[{number}]"
+        if isinstance(observer, type) or not offers(observer, "after_step"):
+            allowed = "an object with after_step(state, step)"
+            remedy = "Call the class." if isinstance(observer, type) else ""
+            raise TypeError(message(name, observer, allowed, remedy))
+        require_takes(f"{name}.after_step", observer.after_step, ("state", "step"))
+    return list(observers)
+
+
+@dataclass(frozen=True)
+class Callback:
+    """Calls a function after every step; it ends the run by returning True or by StopIteration."""
+
+    function: Callable[[Step], Any]
+
+    def after_step(self, state: Any, step: Step) -> bool:
+        """Call the function."""
+        try:
+            return bool(self.function(step))
+        except StopIteration:
+            return True
+
+
+class _Looking:
+    """An observer that looks at the run before the first step as after every other."""
+
+    def begin(self, run: Any) -> Ending | None:
+        """Take the run, and look at it as it stands: a resumed one may have ended already."""
+        self.run = run
+        return self.look()
+
+    def after_step(self, state: Any, step: Step) -> Ending | None:
+        """Look again."""
+        return self.look()
+
+    def look(self) -> Ending | None:
+        """Say whether the run ends here."""
+        raise NotImplementedError
+
+
+class Tolerance(_Looking):
+    """Ends a run of exact gradients when they are small, or when nothing falls any more."""
+
+    def __init__(self, tol: float, atol: float, detail: str = "") -> None:
+        self.tol, self.atol, self.detail = tol, atol, detail
+
+    def look(self) -> Ending | None:
+        """Say whether the gradient is within the tolerance, or the run has stalled."""
+        if self.run.converged(self.tol, self.atol):
+            return Ending(Status.CONVERGED, self.detail)
+        return Ending(Status.STALLED, self.detail) if self.run.stalled else None
+
+
+class StepLimit(_Looking):
+    """Ends a run after a number of steps."""
+
+    def __init__(self, steps: int, detail: str = "") -> None:
+        self.steps, self.detail = steps, detail
+
+    def look(self) -> Ending | None:
+        """Say whether all steps are taken."""
+        done = self.run.steps >= self.steps
+        return Ending(Status.STEPS_DONE, self.detail) if done else None
+
+
+class BudgetLimit(_Looking):
+    """Ends a run before the question that its budget does not pay for."""
+
+    def __init__(self, limits: Budget) -> None:
+        self.limits = limits
+
+    def look(self) -> Ending | None:
+        """Compare what was paid, and what the next answer costs, with the limits."""
+        # An answer that is known already is paid for.
+        if self.run.held:
+            return None
+        price = self.run.price(self.run.open_question())
+        spent = self.limits.exceeded(self.run.ledger, price)
+        return None if spent is None else Ending(Status.BUDGET_SPENT, f"Limit: {spent}.")
+
+
+class Saving:
+    """Saves a run: before anything is paid, when it is due, and whenever it is told to."""
+
+    def __init__(self, saver: Checkpoint) -> None:
+        self.saver = saver
+
+    def begin(self, run: Any) -> None:
+        """Save the run, whose first question is open, to see that its batches can be saved."""
+        self.run = run
+        try:
+            self.save()
+        except OSError as error:
+            raise not_writable(self.saver, error) from error
+
+    def after_step(self, state: Any, step: Step) -> None:
+        """Save the run if it is time."""
+        if self.saver.due(self.run.steps):
+            self.save()
+
+    def save(self) -> None:
+        """Write the file, and let no signal cut the writing short."""
+        with critical():
+            self.saver.save(self.run)
+
+
+def not_writable(saver: Checkpoint, error: OSError) -> ValueError:
+    """Return the error for a file that cannot be written."""
+    reason = error.strerror or str(error)
+    path = os.fspath(saver.path)
+    return ValueError(message("checkpoint", path, "a file that can be written", f"{reason}."))
+
+
+class ProgressBar:
+    """Shows outer steps, or target gradients if only those are limited, on standard error."""
+
+    def __init__(self, steps: int | None, limits: Budget | None) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+        self._counts_steps = bool(steps)
+        total = steps or (limits.target_gradients if limits is not None else None)
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._shown = Progress(*columns, console=Console(stderr=True))
+        self._task = self._shown.add_task(
+            "outer steps" if steps else "target gradients", total=total
+        )
+
+    def __enter__(self) -> ProgressBar:
+        self._shown.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self._shown.stop()
+
+    def after_step(self, state: Any, step: Step) -> None:
+        """Move the bar."""
+        done = step.record.k + 1 if self._counts_steps else step.ledger.target_gradients
+        self._shown.update(self._task, completed=done)

@@ -1,0 +1,230 @@
+r"""The target's answers along a run, and how the loss changed by them.
+
+For a loss of constant curvature
+
+.. math:: L(b) - L(a) = \tfrac12 \langle \nabla L(a) + \nabla L(b), b - a\rangle,
+
+so two answers estimate how the loss changed between their points. :class:`GradientPath` applies it
+twice: along the straight line from the start, and summed along the path. If the curvature changes,
+the two differ. What follows from them is judged in :mod:`proxyprox.advice.outcome`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector, changed, dot, dtype_name, norm, same_point
+from proxyprox.checkpoint import Growing
+from proxyprox.oracle import copying
+from proxyprox.problems import Problem
+
+Array = Any
+
+
+def precision(x: Vector) -> float:
+    """Return the relative spacing ε of numbers of an array's dtype."""
+    return float(np.finfo(dtype_name(x)).eps)
+
+
+def rounding(x: Vector) -> float:
+    """Return the share of their size by which two sums of many terms may differ: ε^(2/3)."""
+    return float(np.cbrt(precision(x)) ** 2)
+
+
+def is_above(first: float, last: float, like: Vector) -> bool:
+    """Tell whether the last value is above the first by more than rounding."""
+    slack = rounding(like) * max(abs(first), abs(last)) + (10 * precision(like)) ** 2
+    return not math.isfinite(last) or last - first > slack
+
+
+class Answers(NamedTuple):
+    """The target's answers in numbers, a column each.
+
+    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖; ``slope`` and ``start_slope`` are ⟨g_k, u⟩ and
+    ⟨g_0, u⟩ for the direction u from x_0 to x_k; ``along`` is the change of the loss by the
+    trapezoidal rule along the path, ``varied`` the sum of its changes' sizes, and ``penalty`` the
+    change of the penalty since x_0.
+    """
+
+    norm: Array
+    distance: Array
+    slope: Array
+    start_slope: Array
+    along: Array
+    varied: Array
+    penalty: Array
+
+    @property
+    def line(self) -> Array:
+        """The change since x_0 by the trapezoidal rule on the straight line."""
+        return self.distance * (self.slope + self.start_slope) / 2 + self.penalty
+
+    @property
+    def path(self) -> Array:
+        """The change since x_0 by the trapezoidal rule along the path."""
+        return self.along + self.penalty
+
+    @property
+    def parts(self) -> Array:
+        """The size of what the change is the sum of."""
+        slopes = np.abs(self.slope) + np.abs(self.start_slope)
+        return self.distance * slopes / 2 + np.abs(self.penalty)
+
+    def moved(self) -> Answers:
+        """Return the answers away from the start."""
+        return Answers(*np.array(self)[:, self.distance > 0])
+
+
+@dataclass(frozen=True)
+class GradientPath:
+    """The target's answers along a run.
+
+    ``exact`` tells whether every answer was a full gradient; ``rows`` has a tuple for each answer,
+    with the columns of :class:`Answers`. If values are told, ``start_value`` is the first of them,
+    ``best`` the point of the lowest; ``idle`` counts the rounds since the value or the gradient
+    last fell.
+    """
+
+    start: Vector | None = None
+    start_gradient: Vector | None = None
+    point: Vector | None = None
+    gradient: Vector | None = None
+    exact: bool = True
+    rows: Growing = field(default_factory=Growing)
+    start_value: float = math.nan
+    value: float = math.nan
+    best: Vector | None = None
+    best_value: float = math.nan
+    least_norm: float = math.inf
+    idle: int = 0
+
+    def add(
+        self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool,
+        value: float | None, smaller: float = 1.0, idle: int = 1,
+    ) -> GradientPath:  # fmt: skip
+        """Return the path with the answer at a point, whose arrays may not change later.
+
+        A gradient below the share ``smaller`` of the smallest so far has fallen. The answer counts
+        as ``idle`` rounds if neither the value nor the gradient fell.
+        """
+        valued: dict[str, Any] = {}
+        if value is not None:
+            size = _distance(point, gradient, penalty)
+            valued = self._values_with(point, size, value, smaller, idle)
+        distance = slope = start_slope = along = varied = added = 0.0
+        start, start_gradient = self.start, self.start_gradient
+        if start is None:
+            start, start_gradient = point, gradient
+        else:
+            before, way = Answers(*self.rows[-1]), point - start
+            distance = norm(way)
+            if distance > 0:
+                slope = dot(gradient, way / distance)
+                start_slope = dot(start_gradient, way / distance)
+            change = dot(self.gradient + gradient, point - self.point) / 2
+            along, varied = before.along + change, before.varied + abs(change)
+            if penalty is not None:
+                added = float(penalty.value(point)) - float(penalty.value(start))
+                # A point outside the penalty's domain says nothing of a rise.
+                added = added if math.isfinite(added) else -math.inf
+        numbers = norm(gradient), distance, slope, start_slope, along, varied, added
+        return changed(
+            self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
+            exact=self.exact and exact, rows=self.rows.append(numbers), **valued,
+        )  # fmt: skip
+
+    def begun_again(self, w0: Vector) -> GradientPath:
+        """Return the path of a run that begins at its second point; a value at w0 is kept."""
+        kept = self.start_value if same_point(self.start, w0) else math.nan
+        return GradientPath(exact=self.exact, start_value=kept)
+
+    def _values_with(
+        self, point: Vector, size: float, value: float, smaller: float, idle: int
+    ) -> dict[str, Any]:
+        """Return the lowest value and gradient with a new one, and for how long neither fell."""
+        found: dict[str, Any] = {"value": value, "idle": self.idle + idle}
+        if self.start is None and math.isnan(self.start_value):
+            found["start_value"] = value
+        if size < smaller * self.least_norm:
+            found |= {"least_norm": size, "idle": 0}
+        if math.isfinite(value) and not value >= self.best_value:
+            if self.best is None or is_above(value, self.best_value, point):
+                found["idle"] = 0
+            found |= {"best": point, "best_value": value}
+        return found
+
+    def known_values(
+        self, problem: Problem, w0: Vector, answer: Vector
+    ) -> tuple[float | None, float | None]:
+        """Return the losses at the start and at the answer, penalty included, if they were told."""
+        first = last = None
+        # A function whose evaluations count is not called for a report.
+        counted = getattr(problem.objective, "evaluations", 0) > 0
+        if math.isfinite(self.start_value) and (counted or same_point(self.start, w0)):
+            first = _total(problem, self.start_value, w0)
+        if same_point(self.best, answer):
+            last = _total(problem, self.best_value, answer)
+        elif same_point(w0, answer):
+            last = first
+        return first, last
+
+    def lowest(self, problem: Problem, w0: Vector, first: float) -> tuple[Vector, float]:
+        """Return the start, or the best point if that is lower, and the loss there."""
+        if self.best is None:
+            return w0, first
+        least = _total(problem, self.best_value, self.best)
+        return (self.best, least) if least < first else (w0, first)
+
+    def size(self, penalty: Any) -> float:
+        """Return how far the last gradient is from zero."""
+        return _distance(self.point, self.gradient, penalty)
+
+    def limit(self, tol: float, atol: float, penalty: Any) -> float:
+        """Return how far from zero a gradient may be that is within a tolerance of it."""
+        return max(tol * _distance(self.start, self.start_gradient, penalty), atol)
+
+    @property
+    def first_norm(self) -> float:
+        """The norm of the first answer; NaN if there is none."""
+        return float(self.rows[0][0]) if len(self.rows) else math.nan
+
+    def answers(self, begin: int, end: int) -> Answers:
+        """Return the answers from one number up to another."""
+        rows = [self.rows[at] for at in range(max(0, begin), min(end, len(self.rows)))]
+        return Answers(*np.array(rows, dtype=float).reshape(-1, len(Answers._fields)).T)
+
+    def newest(self, count: int) -> Answers:
+        """Return the last answers."""
+        return self.answers(len(self.rows) - count, len(self.rows))
+
+    def require_valid(self, steps: int) -> None:
+        """Refuse what is not a path of this many steps."""
+        rows, width = self.rows, len(Answers._fields)
+        # A run that turned back from its first point has no answer from there.
+        if type(rows) is not Growing or steps - len(rows) not in (0, 1):
+            raise ValueError(f"the path is not one of {steps} steps")
+        for row in rows:
+            real = type(row) is tuple and all(type(x) is float for x in row)
+            if not real or len(row) != width:
+                raise ValueError("an answer of the path is not a row of numbers")
+        if rows and any(x is None for x in (self.start, self.start_gradient, self.point)):
+            raise ValueError("the path has no start")
+        fresh = GradientPath()
+        for name in ("idle", "exact", "start_value", "value", "best_value", "least_norm"):
+            if type(getattr(self, name)) is not type(getattr(fresh, name)):
+                raise ValueError(f"path.{name} is not a number")
+
+
+def _total(problem: Problem, value: float, point: Vector) -> float:
+    """Return a value of the target with the penalty's."""
+    penalty = copying(problem.penalty)
+    return value if penalty is None else value + float(penalty.value(point))
+
+
+def _distance(point: Vector, gradient: Vector, penalty: Any) -> float:
+    """Return how far the gradient, with the penalty's if there is one, is from zero."""
+    return norm(gradient) if penalty is None else float(penalty.distance(point, gradient))

@@ -1,0 +1,1 @@
+"""The application: the command ``proxyprox``, the tables it reads and the pages it writes."""

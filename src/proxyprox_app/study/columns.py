@@ -1,0 +1,845 @@
+"""What the columns of a table become in a model: kinds, findings, numbers.
+
+:class:`Columns` decides for every column whether it is a number, a category, text, a date or
+nothing, says so, can be told otherwise, and turns tables into matrices without gaps. What it
+learns is plain data: lists of values, words and numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from proxyprox_app.study.tables import (
+    KINDS,
+    DataError,
+    Finding,
+    comma_votes,
+    decimal_mark,
+    is_coded,
+    marked,
+    no_column,
+    to_numbers,
+)
+
+Frame = Any
+Series = Any
+Array = Any
+
+# Values of a text column up to which it is a category, and components of a text.
+MOST_VALUES, COMPONENTS = 40, 30
+# Share of the cells that must be numbers (dates) for a column of text to be of numbers (dates).
+ENOUGH = 0.9
+# Rows from which a column may be an identifier because no value occurs twice.
+SEVERAL = 10
+MISSING = "(missing)"
+# Marks of decimals, and their names in messages.
+DECIMALS = {"": "", ",": "comma", ".": "point"}
+# A smaller standard deviation is none: its square is lost in float64.
+SMALLEST = 1e-150
+YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1"}
+NO = {"no", "n", "false", "f", "nein", "non", "off", "0"}
+# Why a column is dropped whose cells stand beside the predictions.
+IDENTIFIES = "identifies the rows"
+# Names of columns that may only identify the rows.
+IDENTIFIER = re.compile(r"(.*[_ .-])?(id|uuid|guid|key|index|row|nr|no|number)", re.IGNORECASE)
+# A name that pandas gives to an index it has saved.
+_INDEX = re.compile(r"(unnamed: \d+|column 1|index)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column becomes.
+
+    Attributes
+    ----------
+    name, kind : str
+        The column, and "number", "category", "text", "date" or "drop".
+    why : str
+        What was seen, and what is done about gaps.
+    missing : float
+        Share of empty cells.
+    values : int
+        Different values.
+    date : str
+        Format of dates that are text.
+    yes_no : bool
+        Whether the values are yes and no in some spelling.
+    text : bool
+        Whether the cells were read as text, so that a code such as 4E12 stays one in new files.
+    decimal : str
+        What the decimals of a number are behind, "," or ".", so that 1,234 is the same number in
+        new files; "" if the cells did not need it.
+    """
+
+    name: str
+    kind: str
+    why: str
+    missing: float
+    values: int
+    date: str = ""
+    yes_no: bool = False
+    text: bool = False
+    decimal: str = ""
+
+
+class Columns:
+    """The columns of a table as a matrix without gaps.
+
+    Parameters
+    ----------
+    kinds : mapping of str to str, optional
+        What a column shall be, in place of what it seems to be: "number", "category", "text",
+        "date" or "drop".
+    scale : bool
+        Whether numbers and dates are centred and divided by their standard deviation.
+
+    Attributes
+    ----------
+    columns : list of Column
+        What every column becomes; after :meth:`plan` or :meth:`fit`.
+    findings : list of Finding
+        What is odd about the columns.
+    feature_names : list of str
+        Columns of the matrix: ``age``, ``age (missing)``, ``city = Rome``, ``when year``; after
+        :meth:`fit`.
+    sources : list of str
+        The table's column that each of them comes from.
+
+    Notes
+    -----
+    Gaps in numbers and dates are filled with the median, and a column that says where they were is
+    added; in categories they are a value of their own. A category makes a column of 0 and 1 for
+    every value; of two values, one column of −½ and ½. A value that the fit has not seen is 0 in
+    all of them, which has no effect on a linear model.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"age": ["31", None, "45"], "city": ["Rome", "Bonn", "Rome"]})
+    >>> columns = Columns().plan(frame)
+    >>> [(column.name, column.kind) for column in columns.columns]
+    [('age', 'number'), ('city', 'category')]
+    >>> columns.fit(frame).transform(frame).shape, columns.feature_names
+    ((3, 3), ['age', 'age (missing)', 'city = Rome'])
+    """
+
+    def __init__(self, kinds: Mapping[str, str] | None = None, scale: bool = True) -> None:
+        self.kinds = dict(kinds or {})
+        self.scale = scale
+        self.columns: list[Column] = []
+        self.findings: list[Finding] = []
+        for name, kind in self.kinds.items():
+            if kind not in KINDS:
+                raise DataError(f"{name}: a column is one of {', '.join(KINDS)}, not {kind!r}.")
+
+    # -- what they become -------------------------------------------------------------------
+
+    def plan(
+        self,
+        frame: Frame,
+        labels: Any = None,
+        ignore: Sequence[str] = (),
+        decimals: Mapping[str, str] | None = None,
+    ) -> Columns:
+        """Decide what every column becomes; nothing is fitted.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            The table.
+        labels : pandas.Series, optional
+            What is to be predicted, to find columns that are copies of it.
+        ignore : sequence of str
+            Columns that are no business of this object, such as the label's.
+        decimals : mapping of str to str, optional
+            What decimals were behind in the file; by default, what the cells of text tell.
+
+        Returns
+        -------
+        self
+        """
+        self.columns, self.findings = [], []
+        names = [str(name) for name in frame if name not in ignore]
+        for name in self.kinds:
+            if name not in names:
+                self._find("", no_column(name, names), fatal=True)
+        seen: dict[int, str] = {}
+        for name in names:
+            forced = self.kinds.get(name)
+            column = self._decide(name, frame[name], forced, (decimals or {}).get(name, ""))
+            if column.kind != "drop" and forced is None:
+                column = self._without_copies(column, frame[name], labels, seen)
+            self.columns.append(column if column.kind == "number" else replace(column, decimal=""))
+        if not any(column.kind != "drop" for column in self.columns):
+            why = "; ".join(f"{column.name}: {column.why}" for column in self.columns[:5])
+            self._find("", f"no column is left to predict from ({why}).", fatal=True)
+        return self
+
+    def _find(self, column: str, text: str, fatal: bool = False) -> None:
+        self.findings.append(Finding(column, text, fatal))
+
+    def _decide(self, name: str, cells: Series, forced: str | None, decimal: str) -> Column:
+        """Return what a column becomes, and note what is odd about it."""
+        kind_of = cells.dtype.kind if hasattr(cells.dtype, "kind") else "O"
+        plain = cells.dropna()
+        texts = kind_of == "O" and all(isinstance(cell, str) for cell in plain)
+        if kind_of == "O" and not decimal:
+            decimal = decimal_mark(plain)
+        missing = float(cells.isna().mean())
+        made = Column(name, "drop", "told so", missing, 0, text=texts, decimal=decimal)
+        if forced == "drop":
+            return made
+        if kind_of == "O" and any(
+            isinstance(cell, (list, dict, set, np.ndarray)) for cell in plain
+        ):
+            self._find(name, "holds lists or the like: dropped.", fatal=forced is not None)
+            return replace(made, why="lists or the like")
+        made = replace(made, values=int(plain.nunique()))
+        if not len(plain):
+            self._find(name, "every cell is empty: dropped.", fatal=forced is not None)
+            return replace(made, why="every cell is empty")
+        if made.values == 1 and not made.missing and forced is None:
+            self._find(name, f"the same in every row ({_shown(plain.iloc[0])}): dropped.")
+            return replace(made, why="the same in every row")
+        if forced is not None:
+            return self._obey(made, cells, forced)
+        if kind_of == "M":
+            return replace(made, kind="date", why="dates")
+        if kind_of == "m":
+            return replace(made, kind="number", why="durations, in seconds")
+        if kind_of in "iuf":
+            if self._identifies(name, plain, len(cells)):
+                return replace(made, why=IDENTIFIES)
+            return replace(made, kind="number", why="numbers")
+        return self._decide_text(made, cells)
+
+    def _decide_text(self, made: Column, cells: Series) -> Column:
+        """Return what a column of text, categories or truth values becomes."""
+        name, text = made.name, as_text(cells)
+        plain = text.dropna()
+        values = set(plain.str.lower())
+        if values <= YES | NO and values & YES and values & NO:
+            odd = sorted(set(plain) - {"yes", "no", "True", "False"})
+            why = "yes or no" + (f" (also written {', '.join(odd[:4])})" if odd else "")
+            return replace(made, kind="category", why=why, values=2, yes_no=True)
+        if str(cells.dtype) != "category":
+            numbers = to_numbers(plain, made.decimal)
+            share = float(numbers.notna().mean())
+            coded = is_coded(plain) if share else ""
+            if share >= ENOUGH and not coded:
+                bad = plain[numbers.isna()]
+                if len(bad):
+                    what = f"numbers, but {_cells(bad)}: taken as missing (--as {name}=category?)."
+                    self._find(name, what)
+                return replace(made, kind="number", why="numbers")
+            mixed = share
+            date, share, doubt = date_format(plain)
+            if share >= ENOUGH:
+                if doubt:
+                    self._find(name, f"dates that may begin with day or month: read as {doubt}.")
+                if share < 1:
+                    bad = plain[parse_dates(plain, date).isna()]
+                    self._find(name, f"dates, but {_cells(bad)}: taken as missing.")
+                return replace(made, kind="date", why=f"dates, {_readable(date)}", date=date)
+            if coded:
+                self._find(name, f"{coded}: not taken for numbers (--as {name}=number?).")
+            elif mixed >= 0.3:
+                self._find(name, f"{mixed:.0%} numbers and {_cells(plain[numbers.isna()])}: mixed.")
+            unique = made.values == len(plain) >= SEVERAL
+            if unique and (
+                not plain.str.contains(r"\s").mean() > 0.5 or IDENTIFIER.fullmatch(name)
+            ):
+                self._find(name, "another value in every row, as of an identifier: dropped.")
+                return replace(made, why=IDENTIFIES)
+        if made.values <= MOST_VALUES or str(cells.dtype) == "category":
+            shown = f"{made.values} values: {_first(plain.value_counts().index.tolist(), 3)}"
+            return replace(made, kind="category", why=shown)
+        return replace(made, kind="text", why=f"text, {made.values:,} different")
+
+    def _identifies(self, name: str, plain: Series, rows: int) -> bool:
+        """Tell whether whole numbers only count the rows or name them, and note it."""
+        named = bool(IDENTIFIER.fullmatch(name) or _INDEX.fullmatch(name))
+        # Whole numbers of more digits than a float has are compared as they are.
+        types = {"f": np.float64, "u": np.uint64, "i": np.int64}
+        values = plain.to_numpy(dtype=types[plain.dtype.kind])
+        enough = len(values) >= max(SEVERAL, ENOUGH * rows if named else rows)
+        if not enough or (values != np.round(values)).any() or len(np.unique(values)) < len(values):
+            return False
+        counts = (np.diff(np.sort(values)) == 1).all() and (named or (np.diff(values) == 1).all())
+        if counts or IDENTIFIER.fullmatch(name):
+            self._find(name, "another number in every row, as of an identifier: dropped.")
+            return True
+        return False
+
+    def _obey(self, made: Column, cells: Series, forced: str) -> Column:
+        """Return a column of the kind that was asked for, if it can be."""
+        name, made = made.name, replace(made, kind=forced, why="told so")
+        if forced == "number":
+            values = to_numbers(plain_object(cells), made.decimal)
+            bad = as_text(cells)[values.isna() & cells.notna()].dropna()
+            if len(bad) == cells.notna().sum():
+                self._find(name, f"no cell is a number, such as {_cells(bad)}.", fatal=True)
+            elif len(bad):
+                self._find(name, f"{_cells(bad)} taken as missing.")
+        elif forced == "date" and getattr(cells.dtype, "kind", "O") != "M":
+            text = as_text(cells).dropna()
+            date, share, doubt = date_format(text)
+            made = replace(made, date=date)
+            if share == 0:
+                self._find(name, f"no cell is a date, such as {_shown(text.iloc[0])}.", fatal=True)
+            elif doubt or share < 1:
+                lost = (
+                    f"; {1 - share:.0%} of the cells are none and are missing" if share < 1 else ""
+                )
+                self._find(name, f"dates, read as {_readable(date)}{lost}.")
+        elif forced == "category" and made.values > 1000:
+            self._find(name, f"{made.values:,} values make as many columns.")
+        return made
+
+    def _without_copies(
+        self, column: Column, cells: Series, labels: Any, seen: dict[int, str]
+    ) -> Column:
+        """Drop a column that is another's copy, or the label's."""
+        import pandas as pd
+
+        key = hash(pd.util.hash_pandas_object(as_text(cells), index=False).to_numpy().tobytes())
+        if key in seen:
+            self._find(column.name, f"a copy of {seen[key]}: dropped.")
+            return replace(column, kind="drop", why=f"a copy of {seen[key]}")
+        seen[key] = column.name
+        if labels is not None and is_copy(cells, labels):
+            self._find(
+                column.name,
+                f"tells the label in every row, as a copy of it would: dropped "
+                f"(--as {column.name}={column.kind} to keep it).",
+            )
+            return replace(column, kind="drop", why="a copy of the label")
+        return column
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return what every column becomes, as JSON values."""
+        shown = []
+        for column in self.columns:
+            made = [n for n, s in zip(*self._fitted_names(), strict=True) if s == column.name]
+            shown.append({**asdict(column), **({"becomes": made} if made else {})})
+        return shown
+
+    @property
+    def texts(self) -> list[str]:
+        """Columns whose cells are not to be read as numbers of their own accord.
+
+        Categories and texts whose cells were text, even if some of them look like numbers, and
+        numbers whose decimal mark is known.
+        """
+        kinds = ("category", "text")
+        return [c.name for c in self.columns if (c.text and c.kind in kinds) or c.decimal]
+
+    def decimals(self, frame: Frame, label: str = "", decimal: str = "") -> dict[str, str]:
+        """Return the decimal marks of a table's columns, and of its label's.
+
+        A column has the mark of the fit. It has the other one if more of its cells are numbers
+        with that alone; if its cells do not tell, those of all columns do.
+        """
+        known = {column.name: column.decimal for column in self.used if column.decimal}
+        known |= {label: decimal} if decimal and label in frame else {}
+        against = {
+            name: comma_votes(plain_object(frame[name])) * (1 if mark == "." else -1)
+            for name, mark in known.items()
+            if name in frame and getattr(frame[name].dtype, "kind", "O") == "O"
+        }
+        all_of_them = sum(against.values())
+        other = {",": ".", ".": ","}
+        turned = {name: other[known[name]] for name, n in against.items() if (n or all_of_them) > 0}
+        return known | turned
+
+    @property
+    def identifiers(self) -> list[str]:
+        """Columns that are dropped because they identify the rows."""
+        return [column.name for column in self.columns if column.why == IDENTIFIES]
+
+    def _fitted_names(self) -> tuple[list[str], list[str]]:
+        return getattr(self, "feature_names", []), getattr(self, "sources", [])
+
+    # -- fitting ------------------------------------------------------------------------------
+
+    def fit(self, frame: Frame) -> Columns:
+        """Learn medians, scales, values and words from a table.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Rows, labelled or not; planned if no table was yet.
+
+        Returns
+        -------
+        self
+        """
+        if not self.columns:
+            self.plan(frame)
+        raise_fatal(self.findings)
+        self.used = [column for column in self.columns if column.kind != "drop"]
+        table, _ = self._convert(frame)
+        self.learned = {c.name: _learn(c.kind, table[c.name]) for c in self.used}
+        self.gaps = [
+            c.name for c in self.used if c.kind in ("number", "date") and table[c.name].isna().any()
+        ]
+        X = self._assemble(table)
+        dense = np.array([kind in ("number", "date") for kind in self._layout()[2]], dtype=bool)
+        self.medians = np.zeros(X.shape[1])
+        for j in np.flatnonzero(np.isnan(X).any(axis=0)):
+            known = X[~np.isnan(X[:, j]), j]
+            self.medians[j] = np.median(known) if len(known) else 0.0
+        X = np.where(np.isnan(X), self.medians, X)
+        spread, scaled = X.std(axis=0), dense & self.scale
+        largest = np.abs(X).max(axis=0, initial=1e-300)
+        self.kept = spread > np.maximum(1e-9 * largest, SMALLEST)
+        self.centres = np.where(scaled, X.mean(axis=0), 0.0)
+        self.scales = np.where(scaled & self.kept, spread, 1.0)
+        self._name_features()
+        if not self.feature_names:
+            raise DataError("no column varies over these rows: nothing to predict from.")
+        return self
+
+    def _name_features(self) -> None:
+        names, sources, _ = self._layout()
+        self.feature_names = [n for n, kept in zip(names, self.kept, strict=True) if kept]
+        self.sources = [s for s, kept in zip(sources, self.kept, strict=True) if kept]
+
+    def refit(self, frame: Frame) -> Columns:
+        """Return an object of the same kinds that has learned from other rows only."""
+        other = Columns(self.kinds, self.scale)
+        other.columns, other.findings = self.columns, self.findings
+        return other.fit(frame)
+
+    def transform(self, frame: Frame) -> Array:
+        """Return a table as a matrix of float64 without gaps.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Rows with the columns of the fit, in any order, perhaps with others.
+        """
+        return self.transform_with_findings(frame)[0]
+
+    def transform_with_findings(
+        self, frame: Frame, absent: bool = False
+    ) -> tuple[Array, list[Finding]]:
+        """Return a table as a matrix, and what is odd about it; `absent` columns may be allowed."""
+        frame, findings = self._same_names(frame, absent)
+        table, more = self._convert(frame)
+        X = self._assemble(table)
+        X = (np.where(np.isnan(X), self.medians, X) - self.centres) / self.scales
+        findings += [*more, *self._unseen(table)]
+        return np.ascontiguousarray(X[:, self.kept]), findings
+
+    def _same_names(self, frame: Frame, absent: bool) -> tuple[Frame, list[Finding]]:
+        """Return a table in which every column has the name it had in the fit."""
+        names = [column.name for column in self.used]
+        spare = {str(name).strip().lower(): name for name in frame if name not in names}
+        findings, lacking, renamed = list[Finding](), list[str](), {}
+        for name in names:
+            if name in frame:
+                continue
+            if name.lower() in spare:
+                renamed[spare[name.lower()]] = name
+                findings.append(Finding(name, f"called {spare[name.lower()]!r} here."))
+            else:
+                lacking.append(name)
+        if lacking and not absent:
+            there = _first([str(name) for name in spare.values()]) or "no others"
+            text = f"the file lacks the columns {', '.join(map(repr, lacking))}; it has {there}"
+            raise DataError(f"{text}. --allow-missing takes them as empty.")
+        findings += [Finding(name, "not in the file: taken as empty.") for name in lacking]
+        return frame.rename(columns=renamed).assign(**dict.fromkeys(lacking)), findings
+
+    def _convert(self, frame: Frame) -> tuple[Frame, list[Finding]]:
+        """Return the columns with the types of their kinds, and which cells were lost."""
+        import pandas as pd
+
+        made, findings, decimals = {}, [], self.decimals(frame)
+        for column in self.used:
+            cells = frame[column.name]
+            if column.kind == "number":
+                decimal, plain = decimals.get(column.name, ""), plain_object(cells)
+                values = to_numbers(plain, decimal)
+                mark = f" with a decimal {DECIMALS[decimal]}" if decimal else ""
+                if decimal != column.decimal and len(told := marked(plain)):
+                    text = f"read{mark}, unlike the file of the fit: {_cells(told)}."
+                    findings.append(Finding(column.name, text))
+                bad = as_text(cells)[values.isna()].dropna()
+                if len(bad):
+                    text = f"{_cells(bad)}: no number{mark}, so missing."
+                    findings.append(Finding(column.name, text))
+            elif column.kind == "date":
+                values = parse_dates(cells, column.date)
+                bad = as_text(cells)[values.isna()].dropna()
+                if len(bad):
+                    form = f" ({_readable(column.date)})" if column.date else ""
+                    text = f"{_cells(bad)}: no date{form}, so missing."
+                    findings.append(Finding(column.name, text))
+            elif column.kind == "category":
+                values = _category(column, cells)
+            else:
+                values = as_text(cells).fillna("")
+            made[column.name] = values
+        return pd.DataFrame(made, index=frame.index), findings
+
+    def _unseen(self, table: Frame) -> list[Finding]:
+        """Return which categories hold values that the fit has not seen, and in how many rows."""
+        findings, rows = list[Finding](), np.zeros(len(table), dtype=bool)
+        for column in self.used:
+            if column.kind != "category":
+                continue
+            new = ~table[column.name].isin(self.learned[column.name]["levels"]).to_numpy()
+            if new.any():
+                text = f"{_cells(table[column.name][new])}: not among the values learned"
+                findings.append(Finding(column.name, f"{text}, so without effect."))
+                rows |= new
+        if len(findings) > 1:
+            what = f"{rows.sum():,} of {len(rows):,} rows hold values that were not learned, in"
+            names = ", ".join(finding.column for finding in findings)
+            findings.append(Finding("", f"{what} {names}: without effect on the prediction."))
+        return findings
+
+    def _layout(self) -> tuple[list[str], list[str], list[str]]:
+        """Return the names of the matrix's columns, their sources and their kinds."""
+        names, sources, kinds = list[str](), list[str](), list[str]()
+        for column in self.used:
+            made = [column.name + ending for ending in _endings(column, self.learned[column.name])]
+            names += made
+            kinds += [column.kind] * len(made)
+            if column.name in self.gaps:
+                names.append(f"{column.name} {MISSING}")
+                kinds.append("category")
+            sources += [column.name] * (len(names) - len(sources))
+        return names, sources, kinds
+
+    def _assemble(self, table: Frame) -> Array:
+        """Return the matrix with gaps."""
+        blocks = []
+        for column in self.used:
+            values = table[column.name]
+            blocks.append(_block(column, self.learned[column.name], values))
+            if column.name in self.gaps:
+                blocks.append(values.isna().to_numpy()[:, None])
+        return np.hstack([block.astype(np.float64, copy=False) for block in blocks])
+
+    # -- plain data ---------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return what was learned as lists, texts and numbers."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "learned": {
+                name: {key: np.asarray(value).tolist() for key, value in learned.items()}
+                for name, learned in self.learned.items()
+            },
+            "gaps": self.gaps,
+            **{name: getattr(self, name).tolist() for name in _ARRAYS},
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Columns:
+        """Return a fitted object from what :meth:`state` returned.
+
+        Raises
+        ------
+        ValueError
+            If the parts do not fit together.
+        """
+        made = cls()
+        made.columns = [Column(**column) for column in state["columns"]]
+        made.used = [column for column in made.columns if column.kind != "drop"]
+        if set(state["learned"]) != {column.name for column in made.used}:
+            raise ValueError("'learned' must hold the columns that are used")
+        made.learned = {c.name: _checked(c, state["learned"][c.name]) for c in made.used}
+        made.gaps = [column.name for column in made.used if column.name in state["gaps"]]
+        width = len(made._layout()[0])
+        for name in _ARRAYS:
+            array = np.array(state[name], dtype=bool if name == "kept" else np.float64)
+            if array.shape != (width,) or not np.isfinite(array).all():
+                raise ValueError(f"{name!r} must hold {width} finite values")
+            setattr(made, name, array)
+        if not (made.scales >= SMALLEST).all():
+            raise ValueError(f"'scales' must be {SMALLEST:g} or more")
+        made._name_features()
+        return made
+
+
+# -- what is learned from a column ----------------------------------------------------------------
+
+# One value for each column of the matrix before constant ones are left out.
+_ARRAYS = ("medians", "centres", "scales", "kept")
+# What pandas calls the part of a date.
+_PANDAS = {"weekday": "day_of_week"}
+# Groups of three or four letters within words.
+_LETTERS: dict[str, Any] = {"analyzer": "char_wb", "ngram_range": (3, 4)}
+
+
+def _learn(kind: str, values: Series) -> dict[str, Any]:
+    """Return what the encoding of a column needs to know."""
+    if kind == "category":
+        return {"levels": sorted(set(values))}
+    if kind == "date":
+        return {"hours": bool((values.dropna() != values.dropna().dt.normalize()).any())}
+    return _learn_text(values) if kind == "text" else {}
+
+
+def _learn_text(values: Series) -> dict[str, Any]:
+    """Return groups of letters, their inverse frequencies, and the main directions of both."""
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    words = TfidfVectorizer(**_LETTERS)
+    if not values.str.strip().any():
+        return {"terms": [], "idf": [], "directions": []}
+    rows = words.fit_transform(values)
+    svd = TruncatedSVD(min(COMPONENTS, *rows.shape), random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of equal rows the explained share is 0 / 0
+        made = svd.fit_transform(rows)
+    # The block has the variance of one standardised column.
+    spread = float(np.sqrt(made.var(axis=0).sum()))
+    return {
+        "terms": words.get_feature_names_out().tolist(),
+        "idf": words.idf_,
+        # Seven decimals, so that a file is half as long.
+        "directions": np.round(svd.components_ / (spread or 1.0), 7),
+    }
+
+
+def _endings(column: Column, learned: Mapping[str, Any]) -> list[str]:
+    """Return what the names of a column's parts add to its own."""
+    if column.kind == "category":
+        levels = learned["levels"]
+        return [f" = {level}" for level in (levels if len(levels) != 2 else levels[1:])]
+    if column.kind == "date":
+        return [f" {part}" for part in _date_parts(learned)]
+    if column.kind == "text":
+        return [f" #{number:02d}" for number in range(len(learned["directions"]))]
+    return [""]
+
+
+def _date_parts(learned: Mapping[str, Any]) -> list[str]:
+    hours = ["hour"] if learned["hours"] else []
+    return ["year", "month", "day", *hours, "time", "weekday"]
+
+
+def _block(column: Column, learned: Mapping[str, Any], values: Series) -> Array:
+    """Return a column's part of the matrix, with NaN in gaps of numbers and dates."""
+    import pandas as pd
+
+    if column.kind == "category":
+        levels = learned["levels"]
+        places = pd.Index(levels, dtype=object).get_indexer(values)
+        if len(levels) == 2:
+            # Half a step to either side: the difference between both is 1, unseen values are 0.
+            return np.where(places < 0, 0.0, places - 0.5)[:, None]
+        return places[:, None] == np.arange(len(levels))
+    if column.kind == "date":
+        # Microseconds reach the year 9999, by which people mean never.
+        stamps = values.to_numpy(dtype="datetime64[us]")
+        seconds = pd.Series(np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6))
+        parts = [
+            seconds if name == "time" else getattr(values.dt, _PANDAS.get(name, name))
+            for name in _date_parts(learned)
+        ]
+        return np.column_stack([part.to_numpy(dtype=np.float64) for part in parts])
+    if column.kind == "text":
+        return _text_block(learned, values)
+    return values.to_numpy(dtype=np.float64)[:, None]
+
+
+def _text_block(learned: Mapping[str, Any], values: Series) -> Array:
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.preprocessing import normalize
+
+    if not len(learned["terms"]):
+        return np.empty((len(values), 0))
+    counts = CountVectorizer(**_LETTERS, vocabulary=learned["terms"]).transform(values)
+    weights = normalize(counts.multiply(np.asarray(learned["idf"])[None, :]).tocsr())
+    return np.asarray(weights @ np.asarray(learned["directions"]).T)
+
+
+def _checked(column: Column, learned: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was learned, if it can be a column's of this kind."""
+    keys = {"category": ["levels"], "date": ["hours"], "text": ["terms", "idf", "directions"]}
+    if list(learned) != keys.get(column.kind, []) or column.kind not in KINDS:
+        raise ValueError(f"{column.name!r} is a {column.kind!r} that has learned {list(learned)}")
+    made = dict(learned)
+    if column.decimal not in DECIMALS:
+        raise ValueError(f"{column.name!r} has the decimal mark {column.decimal!r}")
+    if column.kind == "date" and not _is_date_format(column.date):
+        raise ValueError(f"{column.name!r} has dates of the form {column.date[:40]!r}")
+    if column.kind == "category" and len(set(made["levels"])) < len(made["levels"]):
+        raise ValueError(f"{column.name!r} has a value twice")
+    if column.kind == "text":
+        terms = len(made["terms"])
+        idf = made["idf"] = np.array(made["idf"], dtype=np.float64)
+        directions = made["directions"] = np.array(made["directions"], dtype=np.float64)
+        directions = made["directions"] = directions.reshape(len(directions), terms)
+        if len(set(made["terms"])) < terms or idf.shape != (terms,):
+            raise ValueError(f"{column.name!r} has groups of letters twice, or without a weight")
+        if not (np.isfinite(idf).all() and np.isfinite(directions).all()):
+            raise ValueError(f"{column.name!r} has a weight that is not finite")
+    return made
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+
+def raise_fatal(findings: Sequence[Finding]) -> None:
+    """Raise one error that names all fatal findings, if there are any."""
+    fatal = [str(finding) for finding in findings if finding.fatal]
+    if fatal:
+        raise DataError("; ".join(text.rstrip(".") for text in fatal) + ".")
+
+
+def as_text(cells: Series) -> Series:
+    """Return cells as stripped text in an object column, None where empty; 3.0 is "3"."""
+    import pandas as pd
+
+    def text(cell: Any) -> Any:
+        if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+            return f"{cell:.0f}"
+        return str(cell).strip()
+
+    empty = cells.isna().to_numpy()
+    values = [None if gone else text(cell) for cell, gone in zip(cells, empty, strict=True)]
+    return pd.Series(values, index=cells.index, dtype=object)
+
+
+def plain_object(cells: Series) -> Series:
+    """Return cells as numbers can be read from them: durations in seconds, others as they are."""
+    kind = getattr(cells.dtype, "kind", "O")
+    if kind == "m":
+        return cells.dt.total_seconds()
+    if kind == "M":
+        return as_text(cells)
+    return cells if kind in "biuf" else cells.astype(object)
+
+
+def _category(column: Column, cells: Series) -> Series:
+    """Return cells as values of a category, gaps as one, too."""
+    text = as_text(cells)
+    if column.yes_no:
+        lower = text.str.lower()
+        text = text.where(~lower.isin(YES), "yes").where(~lower.isin(NO), "no")
+    return text.where(text.notna(), MISSING)
+
+
+def yes_or_no(text: Series) -> Series:
+    """Return text in which every spelling of yes and no is that word, if it has no other."""
+    lower = text.dropna().str.lower()
+    if not len(lower) or not set(lower) <= YES | NO or set(lower) <= {"0", "1"}:
+        return text
+    known = text.str.lower()
+    return text.where(~known.isin(YES), "yes").where(~known.isin(NO), "no")
+
+
+def date_format(text: Series) -> tuple[str, float, str]:
+    """Return the format that fits most cells, the share it fits, and a doubt about day and month.
+
+    Parameters
+    ----------
+    text : pandas.Series
+        Text without gaps.
+    """
+    from pandas.tseries.api import guess_datetime_format
+
+    sample = text.drop_duplicates().iloc[:200]
+    sample = sample[sample.str.contains(r"\d") & (sample.str.len() >= 6) & (sample.str.len() < 40)]
+    if not len(sample):
+        return "", 0.0, ""
+    formats = ["ISO8601"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for cell in sample.iloc[:: max(1, len(sample) // 20)]:
+            # Dots are written between numbers where days come first.
+            for day_first in (("." in cell), ("." not in cell)):
+                found = guess_datetime_format(cell, dayfirst=day_first)
+                if found is not None and found not in formats:
+                    formats.append(found)
+        shares = {form: float(parse_dates(sample, form).notna().mean()) for form in formats}
+    best = max(shares, key=lambda form: shares[form])
+    other = best.replace("%d", "%%").replace("%m", "%d").replace("%%", "%m")
+    doubt = _readable(best) if other != best and shares.get(other) == shares[best] else ""
+    share = float(parse_dates(text, best).notna().mean()) if shares[best] >= 0.5 else 0.0
+    return best, share, doubt
+
+
+def parse_dates(cells: Series, form: str) -> Series:
+    """Return cells as times without a zone, NaT where they are none."""
+    import pandas as pd
+
+    if getattr(cells.dtype, "kind", "O") != "M":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cells = pd.to_datetime(as_text(cells), errors="coerce", utc=True, format=form or None)
+    return cells.dt.tz_convert("UTC").dt.tz_localize(None) if cells.dt.tz is not None else cells
+
+
+def _is_date_format(form: str) -> bool:
+    """Tell whether a format is one that :func:`date_format` can choose."""
+    import pandas as pd
+
+    if form in ("", "ISO8601"):
+        return True
+    if len(form) > 80 or not re.fullmatch(r"(?:%[aAbBdfHIjmMpSyYzZ]|[^%])+", form):
+        return False
+    try:
+        parse_dates(pd.Series(["2024-01-31"], dtype=object), form)
+    except (ValueError, re.error):
+        return False
+    return True
+
+
+def is_copy(cells: Series, labels: Series) -> bool:
+    """Tell whether a column and the labels, where there are any, determine each other."""
+    import pandas as pd
+
+    known = labels.notna().to_numpy() & cells.notna().to_numpy()
+    if known.sum() < max(SEVERAL, 0.9 * labels.notna().sum()):
+        return False
+    ours, theirs = cells[known], labels[known]
+    if labels.dtype.kind == "f" and theirs.nunique() > 10:
+        values = to_numbers(plain_object(ours)).to_numpy()
+        if np.isnan(values).any() or not values.std():
+            return False
+        return bool(abs(np.corrcoef(values, theirs.to_numpy())[0, 1]) > 1 - 1e-9)
+    pairs = set(zip(pd.factorize(as_text(ours))[0], pd.factorize(as_text(theirs))[0], strict=True))
+    return bool(ours.nunique() == theirs.nunique() == len(pairs) > 1)
+
+
+def _readable(form: str) -> str:
+    """Return a format of dates as people write them."""
+    words = {"%Y": "year", "%y": "year", "%m": "month", "%d": "day", "%b": "month", "%B": "month"}
+    text = re.sub(r"%[A-Za-z]", lambda found: words.get(found[0], ""), form)
+    return "ISO 8601" if form == "ISO8601" else re.sub(r"[^a-z./ -]|[ :]+$", "", text).strip()
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return repr(text if len(text) <= 30 else f"{text[:29]}…")
+
+
+def _cells(bad: Series) -> str:
+    """Return how many cells are meant, with an example."""
+    count = len(bad)
+    first, row = _shown(bad.iloc[0]), bad.index[0]
+    return (
+        f"{first} (row {row + 1 if isinstance(row, (int, np.integer)) else row})"
+        if count == 1
+        else f"{count:,} cells such as {first}"
+    )
+
+
+def _first(names: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(str(name)[:30] for name in names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")

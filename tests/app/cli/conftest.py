@@ -1,0 +1,76 @@
+"""Commands run inside this process, a small LIBSVM set and a small CSV of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from proxyprox_app.cli import app
+
+Invoke = Callable[..., Any]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("PROXYPROX_DEBUG", raising=False)
+
+    def call(*args: str | Path) -> Any:
+        return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="proxyprox")
+
+    return call
+
+
+def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and noisy binary labels: two classes that overlap."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
+    y = (X[:, 0] - (X[:, 1] - 5) / 10 + rng.standard_normal(rows) > 0).astype(int)
+    return X, y
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip the drawing, which takes longer than the runs; the demo's test draws."""
+    monkeypatch.setattr("proxyprox_app.report.figures.save_figures", lambda *_, **__: [])
+
+
+@pytest.fixture
+def csv(tmp_path: Path) -> Path:
+    X, y = two_classes(80)
+    lines = ["a,b,c,d,bought"] + [
+        ",".join(f"{value:.6g}" for value in row) + f",{'yes' if label else 'no'}"
+        for row, label in zip(X, y, strict=True)
+    ]
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+CONFIG = """
+[model]
+family = "logistic"
+l2 = 1e-2
+[target]
+file = "rows.csv"
+label = "bought"
+[method]
+eta = 5.0
+batch_size = 16
+[run]
+target_gradients = 10
+tuning_gradients = 3
+seeds = 1
+"""
+
+
+@pytest.fixture
+def config(csv: Path) -> Path:
+    path = csv.parent / "mine.toml"
+    path.write_text(CONFIG)
+    return path

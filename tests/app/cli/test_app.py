@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import proxyprox
+from proxyprox_app.cli import app
+from proxyprox_app.cli.console import CommandError, guarded
+
+Invoke = Callable[..., Any]
+COMMANDS = [
+    [],
+    ["demo"],
+    ["run"],
+    ["audit"],
+    ["label"],
+    ["plan"],
+    ["budget"],
+    ["attack"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_fits_80_columns_and_has_examples(invoke: Invoke, command: list[str]) -> None:
+    result = invoke(*command, "--help")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "\x1b" not in result.stdout
+    assert "Examples" in result.stdout
+    assert "130 interrupted" in result.stdout
+
+
+def test_help_lists_every_command_with_a_line(invoke: Invoke) -> None:
+    command: Any = typer.main.get_command(app)
+    shown = " ".join(invoke("--help").stdout.replace("│", " ").split())
+    for name, below in command.commands.items():
+        line = f"{name} {' '.join(below.help.split()[:4])}"
+        assert (line in shown) != below.hidden
+
+
+def test_alone_it_prints_help(invoke: Invoke) -> None:
+    result = invoke()
+    assert result.exit_code == 0
+    assert "Usage" in result.stdout
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version").stdout.strip() == f"proxyprox {proxyprox.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["demo", "--outptu", "x"], "--output"),
+        (["dmeo"], "dmeo"),
+        (["demo", "--seeds", "0"], "seeds"),
+        (["demo", "--workers", "two"], "workers"),
+        (["plan", "--delta", "1"], "sigma"),
+    ],
+)
+def test_mistyped(invoke: Invoke, tmp_path: Path, args: list[str], words: str) -> None:
+    result = invoke(*args)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_module_runs_and_survives_a_narrow_encoding() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    args = ["plan", "--delta=1", "--sigma=0", "--H=2", "--B=1", "--epsilon=0.1"]
+    result = subprocess.run(
+        [sys.executable, "-m", "proxyprox", *args],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "step size of ProxyProx" in result.stdout
+
+
+def test_interrupted_while_a_command_is_imported(
+    invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "proxyprox_app.study.config":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "proxyprox_app.study.config", raising=False)
+    monkeypatch.delattr("proxyprox_app.study.config", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    result = invoke("run", "--example")
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted.\n"
+
+
+def _raising(error: BaseException) -> Callable[..., None]:
+    @guarded
+    def command(as_json: bool = False) -> None:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (CommandError("no such thing"), 2, "no such thing"),
+        (ValueError("eta must be positive"), 2, "eta must be"),
+        (OSError(errno.EACCES, "Permission denied", "/x/y"), 2, "/x/y: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "make room"),
+        (BrokenProcessPool("gone"), 1, "--workers 1"),
+        (KeyError("w"), 1, "PROXYPROX_DEBUG=1"),
+        (KeyboardInterrupt(), 130, "Interrupted"),
+    ],
+)
+def test_errors_become_messages_and_codes(
+    error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        _raising(error)(as_json=True)
+    assert caught.value.exit_code == code
+    printed = capsys.readouterr()
+    assert words in printed.err
+    answer = json.loads(printed.out)
+    assert answer["exit_code"] == code
+    assert words in answer["error"]
+
+
+def test_debug_shows_tracebacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXYPROX_DEBUG", "1")
+    with pytest.raises(KeyError):
+        _raising(KeyError("w"))()
+
+
+def test_brackets_in_a_message_are_not_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit):
+        _raising(CommandError("[model] l2 is [red]"))()
+    assert capsys.readouterr().err == "Error: [model] l2 is [red]\n"
+
+
+def test_no_command_prints_a_traceback_for_a_wrong_path(invoke: Invoke, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    for args in (["demo", "--output", blocked], ["demo", "--output", blocked / "below"]):
+        result = invoke(*args)
+        assert result.exit_code == 2
+        assert re.search(r"cannot be written to .*--output", result.stderr, re.S)
+
+
+@pytest.mark.parametrize("command", ["run", "audit", "demo"])
+def test_a_folder_that_another_process_writes_is_refused(
+    invoke: Invoke, config: Path, tmp_path: Path, command: str
+) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    words = ["demo"] if command == "demo" else [command, config]
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        result = invoke(*words, "--output", folder)
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        other.communicate("")
+    assert result.exit_code == 2, result.output
+    shown = "".join(result.stderr.split())
+    assert "out'isbeingwritten" in shown
+    assert str(other.pid) in shown
+
+
+HOLD = """
+import sys
+from proxyprox._util.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""

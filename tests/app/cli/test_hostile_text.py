@@ -1,0 +1,121 @@
+"""Text of a stranger's, in files and on the command line: shown by every command, never obeyed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Invoke = Callable[..., Any]
+
+HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\r\x08\u202e\u2066\u200f[red][/link]"
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+@pytest.fixture
+def shows(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Run a command and return what it printed, once nothing in it acts on a terminal."""
+
+    def call(*args: str | Path) -> str:
+        monkeypatch.setenv("COLUMNS", "2000")
+        monkeypatch.setattr("proxyprox_app.cli.console.WIDEST", 2000)
+        output = str(invoke(*args).output)
+        assert not ACTING.search(output)
+        assert "should not happen" not in output
+        return output
+
+    return call
+
+
+def in_toml(text: str) -> str:
+    """Return text as it stands between the quotes of a TOML file."""
+    return re.sub(r"\\x(..)", r"\\u00\1", text.encode("unicode_escape").decode())
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_names_of_files_columns_and_classes(
+    shows: Callable[..., str], tmp_path: Path, command: str
+) -> None:
+    cell = HOSTILE.replace("\r", "")
+    data, config = tmp_path / f"ro{cell.replace('/', '')}ws.csv", tmp_path / "mine.toml"
+    settings = '[model]\nfamily = "logistic"\n[target]\n'
+    settings += f'file = "{in_toml(data.name)}"\nlabel = "LABEL"\n'
+    for table, label in (
+        (f"a{cell},b\n1,x{cell}\n2,x{cell}\n", "b"),
+        (f"a{cell},b\nx{cell},0\nx{cell},1\n", "b"),
+        (f"a{cell},b\n1,2\n", f"c{cell}"),
+        ("a,b\n1,2,3\n", "b"),
+    ):
+        data.write_text(table, encoding="utf-8")
+        config.write_text(settings.replace("LABEL", in_toml(label)), encoding="utf-8")
+        assert "\\x1b[31m" in shows(command, config, "--output", tmp_path / "out")
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_run_and_its_page(shows: Callable[..., str], config: Path, csv: Path) -> None:
+    cell = HOSTILE.replace("\r", "").replace("/", "")
+    odd = csv.with_name(f"<b>{cell}.csv")
+    odd.write_text(csv.read_text().replace("a,b,", f"a<b>{cell},b,").replace("yes", f"yes{cell}"))
+    named = config.with_name(f"<b>{cell}.toml")
+    named.write_text(config.read_text().replace("rows.csv", in_toml(odd.name)))
+    for command, page in (("run --workers 1", "report.html"), ("audit", "audit.html")):
+        folder = config.parent / f"{page}{cell}"
+        assert "\\x1b[31m" in shows(*command.split(), named, "--output", folder)
+        html = (folder / page).read_text(encoding="utf-8")
+        text = html[html.index("<main>") :]
+        text = text[: text.index("</main>")]
+        assert "\\x1b[31m" in text
+        assert not ACTING.search(text)
+        assert "<b>" not in text
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path, command: str) -> None:
+    path = tmp_path / f"mine{HOSTILE.replace('/', '')}.toml"
+    odd = in_toml(HOSTILE)
+    for text in (
+        f"[target]\nfile = \x1b{HOSTILE}",
+        f'["{odd}"]\na = 1\n',
+        f'[target]\nfile = "a.csv"\n"{odd}" = 1\n',
+        f'[model]\nfamily = "{odd}"\n[target]\nfile = "a.csv"\n',
+        f'[target]\nfile = "{odd}.csv"\nlabel = "x"\n',
+        f'[target]\nfile = "sklearn:{odd}"\n',
+    ):
+        path.write_text(text, encoding="utf-8", newline="")
+        assert "Error" in shows(command, path, "--output", tmp_path / f"out{HOSTILE}")
+    path.unlink()
+    assert "\\x1b[31m" in shows(command, path)
+
+
+def test_tasks_and_answers_of_label_studio(shows: Callable[..., str], tmp_path: Path) -> None:
+    cell = HOSTILE.replace("\r", "")
+    rows, tasks = tmp_path / "rows.json", tmp_path / f"{cell.replace('/', '')}.json"
+    data = [{"data": {f"a{cell}": f"{cell} {i % 3}", "b": i % 7}} for i in range(30)]
+    rows.write_text(json.dumps(data))
+    assert "\\x1b[31m" in shows("label", rows, "--classes", f"up{cell},down")
+    said = {"from_name": cell, "value": {"choices": [f"no{cell}"]}}
+    for result in (said, said | {"value": {"choices": [{cell: 1}, cell]}}):
+        data[0]["annotations"] = [{"result": [result]}]
+        tasks.write_text(json.dumps(data))
+        found = shows("label", rows, "--classes", "up,down", "--import", tasks)
+        assert "none of --classes" in found
+    for text in (f"{{{cell}", json.dumps([{cell: 1}]), json.dumps([{"data": {}}]), "[" * 10**5):
+        tasks.write_text(text, encoding="utf-8")
+        assert "Error" in shows("label", tasks, "--classes", "up,down")
+
+
+def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) -> None:
+    for words in (
+        (HOSTILE,),
+        (f"--{HOSTILE}",),
+        ("run", "a.toml", HOSTILE),
+        ("plan", "--delta", HOSTILE),
+        ("plan", f"--{HOSTILE}", "1"),
+        ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),
+        ("demo", "--output", tmp_path / f"no{HOSTILE}\x00"),
+    ):
+        shows(*words)

@@ -1,0 +1,337 @@
+"""``proxyprox label --web``: who is answered, what counts, and the page in a real browser."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
+from proxyprox_app.cli.label import Session
+from proxyprox_app.cli.label_pool import read_pool
+from proxyprox_app.cli.label_web import Server
+
+EVIL = (
+    "<img src=x onerror='document.title=\"owned\"'></script><script>document.title='owned'</script>"
+)
+ROLES: dict[str, list[str]] = {
+    name: [] for name in ("show", "features", "ignore", "hide", "label", "teacher")
+}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """Yield a server of 40 rows with hostile cells; the first class says so of a row's number."""
+    path = tmp_path / "rows.csv"
+    text = EVIL.replace('"', '""')
+    lines = [f'{i},{i % 7 - 3},"{text} {i}"' for i in range(40)]
+    path.write_text("\n".join(["number,a,text", *lines]) + "\n")
+    classes = [f"up{EVIL}", "down"]
+    pool = read_pool(path, ROLES, {"number": "number"}, classes)
+    budget = LabelBudget(
+        ProxyLogisticRegression(alpha=0.1, n_steps=3), pool.X, budget=12, batch_size=4,
+        path=tmp_path / "answers", about={"classes": classes},
+    )  # fmt: skip
+    with budget, Server(Session(budget, pool, classes), f"rows{EVIL}.csv", 0) as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield found
+        found.shutdown()
+        thread.join()
+
+
+def request(
+    server: Server, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Any, dict[str, str]]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    if content is not None:
+        names.setdefault("Content-Type", "application/json")
+    try:
+        connection.request(method, path, content, names)
+        reply = connection.getresponse()
+        text = reply.read()
+    finally:
+        connection.close()
+    kind = reply.headers.get_content_type()
+    found = json.loads(text) if kind == "application/json" else text.decode()
+    return reply.status, found, dict(reply.headers)
+
+
+@pytest.fixture
+def act(server: Server) -> Callable[..., Any]:
+    def send(what: str, row: Any, **more: Any) -> Any:
+        body = {"do": what, "row": row, "comment": "", **more}
+        status, state, _ = request(server, "POST", f"/{server.token}/act", body)
+        assert status == 200, state
+        return state
+
+    return send
+
+
+def test_only_this_page_on_this_computer_is_answered(server: Server) -> None:
+    home, act = f"/{server.token}/", f"/{server.token}/act"
+    row = request(server, "GET", f"{home}state")[1]["row"]
+    body = {"do": "answer", "row": row, "choice": 0, "comment": ""}
+    foreign = {"Host": "evil.example", "Origin": "http://evil.example"}
+    assert server.server_address[0] == "127.0.0.1"
+    for status, method, path, content, headers in (
+        (421, "GET", home, None, {"Host": "evil.example"}),
+        (421, "GET", home, None, {"Host": f"evil.example:{server.server_port}"}),
+        (421, "GET", f"{home}labels.csv", None, {"Host": "127.0.0.1:1"}),
+        (421, "POST", act, body, foreign),
+        (404, "GET", "/", None, {}),
+        (404, "GET", f"/{server.token}", None, {}),
+        (404, "GET", "/wrong/state", None, {}),
+        (404, "GET", f"{home}../../etc/passwd", None, {}),
+        (404, "POST", "/wrong/act", body, {}),
+        (403, "POST", act, body, {"Origin": "http://evil.example"}),
+        (403, "POST", act, body, {"Origin": "null"}),
+        (415, "POST", act, body, {"Content_Type": "text/plain"}),
+        (415, "POST", act, body, {"Content_Type": "application/x-www-form-urlencoded"}),
+        (413, "POST", act, b"[" * 70_000, {}),
+        (400, "POST", act, b"[" * 60_000, {}),
+        (400, "POST", act, b"\xff", {}),
+        (400, "POST", act, [], {}),
+        (400, "POST", act, {"do": "erase", "row": row, "comment": ""}, {}),
+        (400, "POST", act, {"do": "answer", "row": str(row), "choice": 0, "comment": ""}, {}),
+        (400, "POST", act, body | {"choice": 2}, {}),
+        (400, "POST", act, body | {"choice": -1}, {}),
+        (400, "POST", act, body | {"choice": True}, {}),
+        (501, "DELETE", home, None, {}),
+    ):
+        found = request(server, method, path, content, **headers)
+        assert found[0] == status, (method, path, content, headers, found)
+    assert server.session.bought.spent == 0
+    status, page, headers = request(server, "GET", home)
+    assert status == 200
+    assert "NONCE" not in page
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "http://" not in page
+    assert "https://" not in page
+    own = {"Origin": f"http://127.0.0.1:{server.server_port}"}
+    assert request(server, "POST", act, body, **own)[0] == 200
+    assert server.session.bought.spent == 1
+
+
+def test_an_answer_counts_once_and_for_its_row(server: Server, act: Callable[..., Any]) -> None:
+    bought = server.session.bought
+    first = request(server, "GET", f"/{server.token}/state")[1]
+    second = act("answer", first["row"], choice=0)
+    assert second["row"] != first["row"]
+    again = act("answer", first["row"], choice=1)  # a double click, or another window
+    assert "answered already" in again["notice"]
+    assert again["row"] == second["row"]
+    assert bought.labels == {first["row"]: server.session.classes[0]}
+    third = act("skip", second["row"], comment=" what is =this? ")
+    assert (bought.declined, bought.comments) == (
+        {second["row"]},
+        {second["row"]: "what is =this?"},
+    )
+    assert third["undo"] == second["row"]
+    back = act("undo", second["row"])
+    assert (back["row"], back["comment"], bought.declined) == (
+        second["row"],
+        "what is =this?",
+        set(),
+    )
+    assert "out of date" in act("undo", second["row"])["notice"]
+    assert act("undo", first["row"])["undo"] is None
+    assert (bought.labels, bought.spent) == ({}, 0)
+
+
+def test_characters_that_are_not_shown_are_kept_as_escapes(
+    server: Server, act: Callable[..., Any]
+) -> None:
+    row = request(server, "GET", f"/{server.token}/state")[1]["row"]
+    state = act("comment", row, comment="a\0b\x1b[31m\ud800 \u202e é\tc ")
+    assert state["comment"] == "a\\x00b\\x1b[31m\\ud800 \\u202e é\tc"
+    assert act("comment", row, comment=state["comment"])["comment"] == state["comment"]
+    act("answer", row, choice=1, comment=state["comment"])
+    for ending in ("csv", "json"):
+        found = request(server, "GET", f"/{server.token}/labels.{ending}")[1]
+        assert "a\\x00b" in (found if ending == "csv" else json.dumps(found).replace("\\\\", "\\"))
+
+
+def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> None:
+    """Many that never end their request, and one that drips byte by byte for ever."""
+    address, path = ("127.0.0.1", server.server_port), f"/{server.token}/state"
+    server.patience = 600.0
+    waiting = [socket.create_connection(address, timeout=300) for _ in range(80)]
+    try:
+        for one in waiting:
+            with contextlib.suppress(OSError):  # cut off already
+                one.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        assert request(server, "GET", path)[0] == 200
+        assert waiting[0].recv(1) == b""  # the oldest make way
+        server.patience = 0.1
+        drip = socket.create_connection(address, timeout=300)
+        with drip, contextlib.suppress(ConnectionError):
+            drip.sendall(b"POST / HTTP/1.1\r\n")
+            for _ in range(20_000):
+                drip.sendall(b"X")
+                drip.settimeout(0.01)
+                with contextlib.suppress(TimeoutError):
+                    assert drip.recv(1) == b""
+                    break
+            else:
+                pytest.fail("the connection was never cut off")
+        server.patience = 600.0
+        assert request(server, "GET", path)[0] == 200
+    finally:
+        for one in waiting:
+            one.close()
+
+
+def test_many_windows_at_once(server: Server, act: Callable[..., Any]) -> None:
+    def person() -> None:
+        state = request(server, "GET", f"/{server.token}/state")[1]
+        while state["row"] is not None:
+            state = act("answer", state["row"], choice=state["row"] % 2)
+
+    threads = [threading.Thread(target=person) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bought = server.session.bought
+    assert bought.spent == 12
+    assert all(server.session.classes.index(said) == row % 2 for row, said in bought.labels.items())
+    end = request(server, "GET", f"/{server.token}/state")[1]
+    assert "budget of 12 labels is spent" in " ".join(end["finished"])
+    status, table, _ = request(server, "GET", f"/{server.token}/labels.csv")
+    assert (status, len(table.strip().splitlines())) == (200, 13)
+    assert len(request(server, "GET", f"/{server.token}/labels.json")[1]) == 40
+
+
+def test_what_cannot_be_kept_is_said(server: Server, act: Callable[..., Any]) -> None:
+    bought = server.session.bought
+    row = request(server, "GET", f"/{server.token}/state")[1]["row"]
+    bought.path.rename(bought.path.with_name("elsewhere"))
+    body = {"do": "answer", "row": row, "choice": 0, "comment": ""}
+    status, text, _ = request(server, "POST", f"/{server.token}/act", body)
+    assert (status, bought.spent) == (500, 0)
+    assert "cannot be used" in text
+    bought.path.with_name("elsewhere").rename(bought.path)
+    assert act("answer", row, choice=0)["spent"] == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
+def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any, name: str) -> None:
+    path = tmp_path / "rows.npz"
+    np.savez(path, X=np.arange(1.0, 41.0).reshape(20, 2) % 7)
+    command = ["label", str(path), "--classes", "up,down", "--web"]
+    code = "from proxyprox_app.cli import main; main()"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, *command], **pipes) as process:  # type: ignore[call-overload]
+        seen = b""
+        while b"Ctrl-C stops" not in seen:
+            seen += process.stderr.read1()
+        found = re.search(rb"http://127\.0\.0\.1:(\d+)/(\S+)/", seen)
+        assert found is not None
+        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
+        connection.request("GET", f"/{found[2].decode()}/state")
+        state = json.loads(connection.getresponse().read())
+        body = {"do": "answer", "row": state["row"], "choice": 1, "comment": "odd"}
+        kind = {"Content-Type": "application/json"}
+        connection.request("POST", f"/{found[2].decode()}/act", json.dumps(body), kind)
+        assert json.loads(connection.getresponse().read())["spent"] == 1
+        connection.close()
+        process.send_signal(getattr(signal, name))
+        out, _ = process.communicate(timeout=300)
+    assert process.returncode == (0 if name == "SIGINT" else -getattr(signal, name))
+    assert (b"1 label (down 1; 1 with a comment)" in out) == (name != "SIGKILL")
+    resumed = invoke(*command[:-1], "--json")  # at the end of the input it stops
+    assert json.loads(resumed.stdout)["classes"] == {"down": 1}
+
+
+# -- in a browser -------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_a_person_labels_in_the_browser(browser: Any, server: Server) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    bought = server.session.bought
+
+    def wait(done: Callable[[], Any]) -> None:
+        WebDriverWait(browser, 20, poll_frequency=0.05).until(lambda _: done())
+
+    def row() -> int:
+        found = re.fullmatch(r"Row (\d+)", browser.find_element("id", "row").text)
+        return -1 if found is None else int(found[1]) - 1
+
+    def press(key: str) -> None:
+        ActionChains(browser).send_keys(key).perform()
+
+    def idle() -> bool:
+        return row() >= 0 and browser.find_element("id", "skip").is_enabled()
+
+    browser.get_log("browser")
+    browser.get(server.address)
+    wait(idle)
+    assert EVIL in browser.find_element("id", "cells").text
+    assert browser.find_element("id", "title").text == f"rows{EVIL}.csv"
+    first = row()
+    press("1")
+    wait(lambda: row() not in (-1, first))
+    assert list(bought.labels.items()) == [(first, f"up{EVIL}")]
+    second = row()
+    # Two clicks at once: one answer, of the row that was shown.
+    button = "document.querySelectorAll('#classes button')[1].click();"
+    browser.execute_script(button + button)
+    wait(lambda: row() not in (-1, second) and idle())
+    assert bought.labels == {first: f"up{EVIL}", second: "down"}
+    press("u")
+    wait(lambda: row() == second and idle())
+    press("c")
+    press(f"1 and u are letters here{Keys.ENTER}")
+    wait(lambda: bought.comments)
+    wait(idle)
+    assert bought.comments == {second: "1 and u are letters here"}
+    browser.refresh()
+    wait(lambda: row() == second and idle())
+    assert browser.find_element("id", "comment").get_attribute("value") == bought.comments[second]
+    press("s")
+    wait(lambda: row() not in (-1, second) and idle())
+    assert bought.declined == {second}
+    # A second window answers; the first is out of date, and is told so.
+    shown = row()
+    request_body = {"do": "answer", "row": shown, "choice": 1, "comment": ""}
+    request(server, "POST", f"/{server.token}/act", request_body)
+    press("1")
+    wait(lambda: "answered already" in browser.find_element("id", "notice").text)
+    assert bought.labels[shown] == "down"
+    while bought.finished is None:
+        wait(idle)
+        before = row()
+        press(str(1 + before % 2))
+        wait(lambda before=before: bought.finished or row() not in (-1, before))
+    wait(lambda: "No more questions" in browser.find_element("id", "row").text)
+    assert "budget of 12 labels" in browser.find_element("id", "cells").text
+    assert "had expected" in browser.find_element("id", "last").text
+    assert browser.title == "Done"
+    assert not browser.find_elements("css selector", "img, main script")
+    for width in (1300, 400):
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []

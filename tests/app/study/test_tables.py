@@ -1,0 +1,345 @@
+"""Tables from files: every format gives the same numbers, and mistakes are named."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import io
+import lzma
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxyprox._util.extras import MissingExtraError
+from proxyprox_app.study.tables import DataError, load_table, read_arrays, read_cells, read_table
+
+GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
+
+
+def _write(tmp_path: Path, text: str, name: str = "t.csv", encoding: str = "utf-8") -> Path:
+    path = tmp_path / name
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def _lists(frame: Any) -> list[list[Any]]:
+    """Return the columns as lists, None in empty cells."""
+    return [[None if cell != cell else cell for cell in frame[name]] for name in frame]
+
+
+class TestCsv:
+    @pytest.mark.parametrize(
+        ("text", "columns"),
+        [
+            (GOOD, [[31, 45], [2.5, 10], [1, 0.5], ["yes", "no"]]),
+            ("\ufeffa,b\r\n1,2\r\n\r\n3,4\r\n", [[1, 3], [2, 4]]),
+            ("a;b\n1;2\n", [[1], [2]]),
+            ("a|b\n1|x,y\n", [[1], ["x,y"]]),
+            ("a\tb\n1\t2\n", [[1], [2]]),
+            ("sep=;\na;b\n1;2\n", [[1], [2]]),
+            ('"a, x","b"\n"1"," 2"\n', [[1], [2]]),
+            ("a\n0.1\n", [[0.1]]),
+            # More digits than float64 has name something.
+            ("a,b\n12345678901234567890,0.30000000000000004\n",
+             [["12345678901234567890"], [0.30000000000000004]]),
+            # Gaps in many words, and a short row.
+            ("a,b\nn/a,x\n?,NULL\n3\n", [[None, None, 3], ["x", None, None]]),
+            # Codes stay text.
+            ("a,b\n007,1_0\n12,x\n", [["007", "12"], ["1_0", "x"]]),
+            # Titles, and a line below them that is empty.
+            ("Report of June\n\na,b,c\n1,2,3\n4,5,6\n", [[1, 4], [2, 5], [3, 6]]),
+            # Decimal commas, groups of three, money and percent.
+            ("a;b\n1,5;x\n2,25;y\n", [[1.5, 2.25], ["x", "y"]]),
+            ("a;b\n1.234,50 €;12 %\n-3,00 €;5%\n", [[1234.5, -3], [0.12, 0.05]]),
+            ('a,b\n"$1,234.50",(7)\n$2,"1,000"\n', [[1234.5, 2], [-7, 1000]]),
+            ("a;b\n1 234,5;1'000\n0,5;2\n", [[1234.5, 0.5], [1000, 2]]),
+            # Of a table with decimal commas 1.000 is a thousand.
+            ("a;b\n0,5;1.000\n1,5;2.000\n", [[0.5, 1.5], [1000, 2000]]),
+            ("a,b\n1.5,1.000\n2.5,2.000\n", [[1.5, 2.5], [1, 2]]),
+            ("a,b\n-inf,1\n2,3\n", [["-inf", "2"], [1, 3]]),
+        ],
+    )  # fmt: skip
+    def test_dialects(self, tmp_path: Path, text: str, columns: list[list[Any]]) -> None:
+        assert _lists(read_table(_write(tmp_path, text))) == columns
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+    def test_encodings(self, tmp_path: Path, encoding: str) -> None:
+        path = _write(tmp_path, "Größe,Ort\n1,Köln\n2,Düsseldorf\n", encoding=encoding)
+        frame = read_table(path)
+        assert list(frame) == ["Größe", "Ort"]
+        assert frame["Ort"].tolist() == ["Köln", "Düsseldorf"]
+        named = encoding if encoding != "utf-16-le" else "utf-16-le"
+        assert list(read_table(path, named)) == ["Größe", "Ort"]
+
+    def test_what_was_done_is_told(self, tmp_path: Path) -> None:
+        path = _write(tmp_path, "Titel é\n,a,a,b\n1,2,3,4\n5,6,7,8\n", encoding="cp1252")
+        frame, findings, _ = load_table(path)
+        assert list(frame) == ["column 1", "a", "a.2", "b"]
+        told = " ".join(map(str, findings))
+        for words in ("Windows-1252", "'Titel é'", "column 1: has no name", "a.2: a second"):
+            assert words in told
+
+    def test_cells_as_they_stand(self, tmp_path: Path) -> None:
+        cells = read_cells(_write(tmp_path, "a;b\n1,50 €;007\n;x\n"))
+        assert cells["a"].tolist() == ["1,50 €", ""]
+        assert cells["b"].tolist() == ["007", "x"]
+
+    def test_options(self, tmp_path: Path) -> None:
+        path = _write(tmp_path, "a:b\n1:2\n", "t.data")
+        assert list(read_table(path, separator=":", format="csv")) == ["a", "b"]
+        with pytest.raises(DataError, match="ending"):
+            read_table(path)
+        with pytest.raises(DataError, match="utf-99"):
+            read_table(_write(tmp_path, GOOD), "utf-99")
+
+    def test_compressed(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.csv.gz"
+        path.write_bytes(gzip.compress(GOOD.encode()))
+        assert len(read_table(path)) == 2
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("", "the file is empty"),
+            (" \n", "the file is empty"),
+            ("a,b\n", "no rows"),
+            ("1,2\n3,4\n", "must name every column"),
+            ("a,b\n1,2\n1,2\n1,2,3\n", "row 3 has more cells"),
+            ("a,b\n" + "1,2\n" * 30 + "1,2,3\n", "not a table"),
+        ],
+    )
+    def test_mistakes(self, tmp_path: Path, text: str, words: str) -> None:
+        with pytest.raises(DataError, match=words):
+            read_table(_write(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("absent.csv", "does not exist"), ("absent.xlsx", "does not exist"), ("t.xls", "as .xlsx")],
+)
+def test_path_mistakes(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        read_table(tmp_path / name)
+
+
+def test_folder_is_not_a_file(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="is a folder"):
+        read_table(tmp_path, format="csv")
+
+
+class TestExcel:
+    def test_title_empty_rows_and_types(self, tmp_path: Path) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("openpyxl")
+        day, path = datetime.datetime(2024, 1, 31), tmp_path / "t.xlsx"
+        rows = [
+            ["Monthly report", None, None, None], [None] * 4, ["x", "when", "paid", "mixed"],
+            [1, day, True, 5], [2.5, None, False, "five"], [None] * 4, ["", day, None, 7],
+        ]  # fmt: skip
+        with pd.ExcelWriter(path) as book:
+            pd.DataFrame().to_excel(book, sheet_name="empty")
+            pd.DataFrame(rows).to_excel(book, sheet_name="data", header=False, index=False)
+            pd.DataFrame({"z": [1]}).to_excel(book, sheet_name="more", index=False)
+        frame, findings, _ = load_table(path)
+        assert list(frame) == ["x", "when", "paid", "mixed"]
+        assert len(frame) == 3
+        assert [frame[name].dtype.kind for name in frame] == ["f", "M", "b", "O"]
+        assert frame["mixed"].tolist() == ["5", "five", "7"]
+        assert "'data'" in " ".join(map(str, findings))
+        assert list(read_table(path, sheet="more")) == list(read_table(path, sheet=3)) == ["z"]
+        with pytest.raises(DataError, match="no sheet 'July'"):
+            read_table(path, sheet="July")
+
+    def test_damaged(self, tmp_path: Path) -> None:
+        pytest.importorskip("openpyxl")
+        (tmp_path / "t.xlsx").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match=r"t\.xlsx"):
+            read_table(tmp_path / "t.xlsx")
+
+
+class TestSvmlight:
+    def test_reads_and_selects(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.svm.gz"
+        path.write_bytes(gzip.compress(b"+1 1:2 3:1\n-1 2:5\n"))
+        table = read_arrays(path)
+        assert table.X.toarray().tolist() == [[2, 0, 1], [0, 5, 0]]
+        assert table.feature_names == ("x1", "x2", "x3")
+        assert read_arrays(path, features=["x3", "x1"]).X.toarray().tolist() == [[1, 2], [0, 0]]
+
+    @pytest.mark.parametrize(
+        ("content", "arguments", "words"),
+        [
+            (b"red 1:1\n", {}, "not LIBSVM text"),
+            (b"", {}, "empty"),
+            (b"1 1:nan\n", {}, "not finite"),
+            (b"1 1:1\n", {"sample_weight": "x1"}, "no weights"),
+            (b"1 1:1\n", {"features": ["x9"]}, "no column 'x9'"),
+        ],
+    )
+    def test_mistakes(
+        self, tmp_path: Path, content: bytes, arguments: dict[str, Any], words: str
+    ) -> None:
+        (tmp_path / "t.svm").write_bytes(content)
+        with pytest.raises(DataError, match=words):
+            read_arrays(tmp_path / "t.svm", **arguments)
+
+
+class TestNpz:
+    def test_reads(self, tmp_path: Path) -> None:
+        X = np.arange(6).reshape(3, 2)
+        path = tmp_path / "t.npz"
+        np.savez(path, X=X, y=np.array(["a", "b", "a"]), w=np.ones(3), feature_names=["p", "q"])
+        table = read_arrays(path, sample_weight="w", features=["q"])
+        assert table.X.tolist() == [[1.0], [3.0], [5.0]]
+        assert table.y is not None
+        assert table.y.tolist() == ["a", "b", "a"]
+        assert table.feature_names == ("q",)
+
+    @pytest.mark.parametrize(
+        ("arrays", "arguments", "words"),
+        [
+            ({"A": np.eye(2)}, {}, "'X' must be.*arrays: A"),
+            ({"X": np.eye(2)}, {"label": "t"}, r"no column 't'"),
+            ({"X": np.ones(2)}, {}, r"shape \(2,\)"),
+            ({"X": np.array([["a"]])}, {}, "table of numbers"),
+            ({"X": np.array([[1, np.nan]])}, {}, "row 1, column 'x2': 'nan'"),
+            ({"X": np.eye(2), "y": np.array([1, np.inf])}, {}, "row 2, column 'y'"),
+            ({"X": np.array([[object()]], dtype=object)}, {}, "allow_pickle"),
+            ({"X": np.eye(2), "feature_names": ["a"]}, {}, "1 feature_names for 2"),
+        ],
+    )
+    def test_mistakes(
+        self, tmp_path: Path, arrays: dict[str, Any], arguments: dict[str, Any], words: str
+    ) -> None:
+        np.savez(tmp_path / "t.npz", **arrays)
+        with pytest.raises(DataError, match=words):
+            read_arrays(tmp_path / "t.npz", **arguments)
+
+    def test_not_an_archive(self, tmp_path: Path) -> None:
+        (tmp_path / "t.npz").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match="zip file"):
+            read_arrays(tmp_path / "t.npz")
+        with (tmp_path / "u.npz").open("wb") as file:
+            np.save(file, np.eye(2))
+        with pytest.raises(DataError, match="zip file"):
+            read_arrays(tmp_path / "u.npz")
+
+
+class TestParquet:
+    def test_types_stay(self, tmp_path: Path) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        path = tmp_path / "t.parquet"
+        pd.DataFrame({
+            "count": pd.array([1, None], dtype="Int64"), "group": pd.Categorical(["p", "q"]),
+            "when": pd.to_datetime(["2024-01-31", None]), "text": [" 1,5 ", "NA"],
+            "list": [[1], [2]],
+        }).to_parquet(path)  # fmt: skip
+        frame = read_table(path)
+        assert [frame[name].dtype.kind for name in frame] == ["i", "O", "M", "f", "O"]
+        assert frame["text"].tolist()[0] == 1.5
+
+    def test_without_rows(self, tmp_path: Path) -> None:
+        pd = pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        pd.DataFrame({"a": []}).to_parquet(tmp_path / "t.parquet")
+        with pytest.raises(DataError, match="no rows"):
+            read_table(tmp_path / "t.parquet")
+
+    def test_damaged(self, tmp_path: Path) -> None:
+        pytest.importorskip("pyarrow")
+        (tmp_path / "t.parquet").write_bytes(b"rubbish")
+        with pytest.raises(DataError, match=r"t\.parquet"):
+            read_table(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("name", "module"), [("t.parquet", "pyarrow.parquet"), ("t.csv", "pandas")]
+)
+def test_without_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
+) -> None:
+    path = _write(tmp_path, GOOD, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[app\]"'):
+        read_table(path)
+
+
+def test_svmlight_and_npz_need_no_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "t.npz", X=np.eye(2))
+    for name in ("pandas", "pyarrow", "pooch"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert read_arrays(tmp_path / "t.npz").rows == 2
+    assert read_arrays(_write(tmp_path, "1 1:2\n", "t.svm")).rows == 1
+
+
+# -- compressed and damaged files ----------------------------------------------------------------
+
+
+def _npy(shape: tuple[int, ...], dtype: str, data: bytes = b"") -> bytes:
+    """Return an npy file whose header says whatever it is told to."""
+    file = io.BytesIO()
+    header = {"shape": shape, "fortran_order": False, "descr": dtype}
+    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]
+    return file.getvalue() + data
+
+
+def _npz(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.svm.xz"])
+def test_compressed_streams_that_follow_each_other_are_one_file(tmp_path: Path, name: str) -> None:
+    packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
+    pack = packs[Path(name).suffix]
+    head, line = (b"a,b\n", b"1,2\n") if "csv" in name else (b"", b"1 1:2\n")
+    path = tmp_path / name
+    path.write_bytes(pack(head + line * 100) + pack(line * 10))
+    assert (len(read_table(path)) if "csv" in name else read_arrays(path).rows) == 110
+
+
+def test_an_npz_takes_no_more_memory_than_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    for shape, dtype in (((1 << 40, 8), "<f8"), ((1 << 50,), "<U0"), ((10, 10), "<f8")):
+        with pytest.raises(DataError, match=r"bomb\.npz"):
+            read_arrays(_npz(path, X=_npy(shape, dtype, b"\0" * 80)))
+    np.savez_compressed(path, X=np.zeros((20_000, 10)), other=np.array([None], dtype=object))
+    assert read_arrays(path).rows == 20_000
+
+
+def test_a_large_index_makes_no_table_of_any_width(tmp_path: Path) -> None:
+    path = _write(tmp_path, "1 1:1\n0 2000000000:1\n", "wide.svm")
+    with pytest.raises(DataError, match="2,000,000,000 columns"):
+        read_arrays(path)
+
+
+@pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz", "t.npz"])
+def test_cut_files_are_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("npz"):
+        np.savez(path, X=np.ones((3, 3)))
+    else:
+        packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
+        pack = packs[path.suffix]
+        path.write_bytes(pack(b"a,b\n1,2\n" * 100))
+    content = path.read_bytes()
+    for length in range(0, len(content), 11):
+        path.write_bytes(content[:length])
+        with pytest.raises(DataError, match=f"^{name}"):
+            (read_arrays if name.endswith("npz") else read_table)(path)
+
+
+def test_names_that_act_on_a_terminal_are_written_as_escapes(tmp_path: Path) -> None:
+    path = _write(tmp_path, "a\x1b[31m,b\n1,2\n3,4,5\n6,7\n", "t\x1b[2J\u202e.csv")
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert "t\\x1b[2J\\u202e.csv" in str(caught.value)
+    assert "\x1b" not in str(caught.value)
