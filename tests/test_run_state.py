@@ -9,6 +9,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import checkpoint
+from proxyprox._util import codec
 from proxyprox.methods.base import Answers
 from proxyprox.run import asked, told
 
@@ -102,7 +103,7 @@ def test_a_checkpoint_of_before_is_named_and_its_answer_can_be_read(tmp_path):
     state, ledger = run.state.method, run.ledger
     checkpoint.save(path, {"kind": "Run", "state": state, "ledger": ledger, "average": None})
     data = path.read_bytes()
-    path.write_bytes(checkpoint.EARLIER + data[len(checkpoint.HEADER) :])
+    path.write_bytes(codec.EARLIER[0] + data[len(codec.HEADER) :])
     with pytest.raises(pp.CheckpointError, match="read_answer"):
         pp.Run.load(path, problem())
     w, paid = checkpoint.read_answer(path)

@@ -16,7 +16,7 @@ from experiments.cifar10.model import Network, WeightAverage, evaluate
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.files import atomic_output
-from proxyprox._util.signals import critical, ending_signals, step_first
+from proxyprox._util.signals import critical, ending_signals
 from proxyprox_app.report.records import Point
 
 SAVE_SECONDS = 60.0
@@ -91,10 +91,10 @@ class Training:
         ------
         KeyboardInterrupt
             After Ctrl-C, SIGTERM or SIGHUP: at the end of the step, and when the checkpoint is
-            written. A second one breaks off at once; the last checkpoint then stays.
+            written.
         """
         marks, saved = self._marks(), time.monotonic()
-        with ending_signals(), step_first(patience=None) as asked:
+        with ending_signals(), critical() as asked:
             if self.step == 0 and not self.points:
                 self._note()
             while self.step < self.total and not (stop() or asked()):

@@ -11,45 +11,23 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from proxyprox import observers as watchers
 from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.names import explain_names
-from proxyprox._util.signals import ending_signals, raise_if_ending, step_first
-from proxyprox._util.validation import flag, has, message, nonnegative, require_takes, whole
-from proxyprox.advice.defaults import (
-    POLICY,
-    default_tolerance,
-    planned_steps,
-    require_countable,
-)
+from proxyprox._util.signals import ending_signals, raise_if_ending
+from proxyprox._util.validation import flag, has, require_takes, whole
+from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
-from proxyprox.observers import (
-    BudgetLimit,
-    Callback,
-    Ending,
-    Observer,
-    ProgressBar,
-    Saving,
-    StepLimit,
-    Tolerance,
-    as_ending,
-    check_observers,
-    not_writable,
-)
+from proxyprox.observers import Ending, Observer, Saving, as_ending, check_observers, not_writable
 from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
 from proxyprox.problems import Problem
-from proxyprox.problems.checks import (
-    is_exact,
-    require_allowed,
-    require_enough,
-    require_problem,
-    require_ready,
-)
+from proxyprox.problems.checks import require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion
@@ -72,24 +50,13 @@ class OracleError(RuntimeError):
 
 @explain_names
 def minimize(
-    problem: Problem,
-    w0: Vector | str | None = None,
-    *,
-    method: Any = None,
-    steps: int | None = None,
-    budget: Budget | int | None = None,
-    tol: float | None = None,
-    atol: float | None = None,
-    inner: Any | None = None,
-    stop: Criterion | None = None,
-    averaging: Averaging | None = None,
-    rng: np.random.Generator | int | None = None,
-    callback: Callable[[Step], Any] | None = None,
-    checkpoint: Checkpoint | str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    safeguard: bool | Method = False,
-    observers: Sequence[Observer] = (),
-) -> Result:
+    problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
+    steps: int | None = None, budget: Budget | int | None = None,
+    tol: float | None = None, atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None, averaging: Averaging | None = None,
+    rng: np.random.Generator | int | None = None, callback: Callable[[Step], Any] | None = None,
+    checkpoint: Checkpoint | str | os.PathLike[str] | None = None, progress: bool = False,
+    safeguard: bool | Method = False, observers: Sequence[Observer] = (),
+) -> Result:  # fmt: skip
     """Minimise the objective with few of its gradients, by leaning on the proxy.
 
     Parameters
@@ -170,46 +137,26 @@ def minimize(
     """
     require_problem(problem)
     require_ready(problem)
-    if not isinstance(safeguard, bool) and (
-        not isinstance(safeguard, Method) or safeguard.uses_proxy
-    ):
-        allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
-        given: Any = safeguard
-        fits = isinstance(given, type) and not getattr(given, "uses_proxy", True)
-        remedy = f"Call it: safeguard={given.__name__}()." if fits else ""
-        raise TypeError(message("safeguard", safeguard, allowed, remedy))
-    if safeguard:
-        require_allowed(problem.objective, "safeguard")
-    steps = None if steps is None else whole("steps", steps)
-    limits = as_budget(budget)
-    ends = _tolerances(problem, method, tol, atol)
-    exact = _exact(problem, method)
-    if steps is None and limits is None:
-        if ends is None and not exact:
-            raise ValueError(
-                "steps or budget must be given: without either a run of sampled gradients has no "
-                "end. An objective whose gradients are all exact says so: exact = True."
-            )
-        steps, ends = POLICY.most_steps, ends or DEFAULT_TOLERANCES
-    elif exact and method is None and not safeguard:
-        # Steps and budgets are limits: what is not needed is not spent.
-        ends = ends or DEFAULT_TOLERANCES
+    rival, limits = defaults.rival_for(problem, safeguard), as_budget(budget)
+    steps, ends = defaults.choose_ends(
+        problem, method, None if steps is None else whole("steps", steps), limits, tol, atol,
+        alone=rival is None,
+    )  # fmt: skip
     require_takes("callback", callback, ("step",))
-    looking: list[Any] = [ProgressBar(steps, limits)] if flag("progress", progress) else []
-    looking += [] if callback is None else [Callback(callback)]
+    looking: list[Any] = [watchers.ProgressBar(steps, limits)] if flag("progress", progress) else []
+    looking += [] if callback is None else [watchers.Callback(callback)]
     looking += check_observers(observers)
-    if safeguard and method is None:
+    if rival is not None and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
-        method = POLICY.sampled_method
+        method = defaults.POLICY.sampled_method
     saver = None if checkpoint is None else as_checkpoint(checkpoint)
-    require_countable(problem, method, limits)
+    defaults.require_countable(problem, method, limits)
     require_enough(problem.objective, steps)
     run = Run(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
-        expected_steps=planned_steps(steps, limits, method),
+        expected_steps=defaults.planned_steps(steps, limits, method),
     )  # fmt: skip
-    rival = POLICY.rival if safeguard is True else safeguard
-    driven: Driven = SafeguardedRun(run, rival, limits) if rival else run
+    driven: Driven = run if rival is None else SafeguardedRun(run, rival, limits)
     with contextlib.ExitStack() as held:
         if saver is not None:
             held.enter_context(ending_signals())
@@ -220,69 +167,24 @@ def minimize(
             except OSError as error:
                 raise not_writable(saver, error) from error
         if ends is not None:
-            looking.append(_tolerance(run, ends))
+            small, limited = defaults.default_tolerance(problem.objective, run.start)
+            chosen = (small, ends[1], limited) if ends[0] is None else ends
+            looking.append(watchers.Tolerance(*chosen))
         if steps is not None:
             missed = "" if ends is None else "The gradient is still above the tolerance."
-            looking.append(StepLimit(steps, missed))
-        looking += [] if limits is None else [BudgetLimit(limits)]
+            looking.append(watchers.StepLimit(steps, missed))
+        looking += [] if limits is None else [watchers.BudgetLimit(limits)]
         loop = _Loop(driven, looking, None if saver is None else Saving(saver))
         return _resume_and_run(run, loop)
-
-
-# (tol, atol); None is the share for the dtype.
-Tolerances = tuple[float | None, float]
-DEFAULT_TOLERANCES: Tolerances = (None, 0.0)
-
-
-def _exact(problem: Any, method: Any) -> bool:
-    """Tell whether every gradient of a run will be exact."""
-    return bool(getattr(method, "exact", False)) or is_exact(getattr(problem, "objective", None))
-
-
-def _tolerances(problem: Any, method: Any, tol: Any, atol: Any) -> Tolerances | None:
-    """Return both tolerances, checked; None where none was given."""
-    given = {"tol": tol, "atol": atol}
-    for name, number in given.items():
-        if number is not None:
-            given[name] = nonnegative(name, number, "It bounds the gradient's norm.")
-            if not _exact(problem, method):
-                remedy = (
-                    "Limit steps or the budget, name a method of full gradients such as "
-                    'DANE(eta="auto"), or give an objective of exact ones the attribute exact=True.'
-                )
-                allowed = "left out where gradients are sampled: noise never gets small"
-                raise ValueError(message(name, number, allowed, remedy))
-    if tol is None and atol is None:
-        return None
-    return given["tol"] or 0.0, given["atol"] or 0.0
-
-
-def _tolerance(run: Run, ends: Tolerances) -> Tolerance:
-    """Return the observer that ends a run by its gradients."""
-    tol, atol = ends
-    if tol is not None:
-        return Tolerance(tol, atol)
-    small, limited = default_tolerance(run.problem.objective, run.start)
-    return Tolerance(small, atol, limited)
 
 
 def _resume_and_run(run: Run, loop: _Loop) -> Result:
     """Resume if there is something to resume, run, and judge the outcome."""
     start, resumed, saver = run.w, None, None if loop.saving is None else loop.saving.saver
-    doubtful: list[str] = []
     if saver is not None and os.path.exists(saver.path):
-        doubtful = resume(saver.path, loop.run)
+        resume(saver.path, loop.run)
         resumed = loop.run.steps
-    try:
-        result = loop.go()
-    except Exception as error:
-        if not doubtful or loop.run.steps != resumed or saver is None:
-            raise
-        raise CheckpointError(
-            f"checkpoint {os.fspath(saver.path)!r}: the run cannot go on from "
-            f"{', '.join(doubtful[:5])} in it ({type(error).__name__}: {error}) Restore the file "
-            "from a copy, or start again with another path."
-        ) from error
+    result = loop.go()
     status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.
@@ -320,8 +222,7 @@ class _Loop:
                     if has(observer, "__enter__"):
                         entered.enter_context(observer)
                 ending = self._begin() or self._take_steps()
-                with self._finish_first():
-                    result = self.run.result_before_verdict(*ending)
+                result = self.run.result_before_verdict(*ending)
         except BaseException as error:
             self._save_after_error(error)
             raise
@@ -362,23 +263,17 @@ class _Loop:
                 elapsed = time.perf_counter() - begun
                 answer.extra.update(target_seconds=elapsed, seconds=elapsed)
                 run.hold(answer)
-            # The answer is paid for: a signal waits until the step is taken, if that is soon.
-            with self._finish_first():
-                try:
-                    step = run.tell()
-                except NonFiniteError as error:
-                    detail = f"That was outer step {run.steps}."
-                    return Ending(error.status or Status.DIVERGED, detail)
-                if saving is not None:
-                    saving.after_step(step.state, step)
+            try:
+                step = run.tell()
+            except NonFiniteError as error:
+                detail = f"That was outer step {run.steps}."
+                return Ending(error.status or Status.DIVERGED, detail)
+            if saving is not None:
+                saving.after_step(step.state, step)
             for observer in self.observers:
                 ending = as_ending(observer.after_step(step.state, step))
                 if ending is not None:
                     return ending
-
-    def _finish_first(self) -> contextlib.AbstractContextManager[Any]:
-        # Signals that end the process are only held back if there is a file to save to.
-        return contextlib.nullcontext() if self.saving is None else step_first()
 
     def _save_after_error(self, error: BaseException) -> None:
         """Save the run; raise the error with the last good state, unless it passes as it is."""

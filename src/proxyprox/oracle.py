@@ -300,8 +300,8 @@ class OutOfBudget(RuntimeError):  # noqa: N818 - an end, not a mistake
 class Told(NamedTuple):
     """The target's answers to a query, and what they cost besides its price, by ledger field."""
 
-    gradients: tuple[Vector, ...]
-    halves: tuple[tuple[Vector, Vector], ...] | None
+    gradients: tuple[Any, ...]
+    halves: tuple[tuple[Any, Any], ...] | None
     value: float | None
     extra: dict[str, float]
 

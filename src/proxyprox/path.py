@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.arrays import Vector, changed, dot, dtype_name, norm, same_point
-from proxyprox.checkpoint import Growing
+from proxyprox._util.trees import Growing
 from proxyprox.oracle import copying
 from proxyprox.problems import Problem
+from proxyprox.result import count_words
 
 Array = Any
 
@@ -94,7 +95,7 @@ class GradientPath:
     point: Vector | None = None
     gradient: Vector | None = None
     exact: bool = True
-    rows: Growing = field(default_factory=Growing)
+    rows: Annotated[Growing, tuple[float, ...]] = field(default_factory=Growing)
     start_value: float = math.nan
     value: float = math.nan
     best: Vector | None = None
@@ -203,20 +204,46 @@ class GradientPath:
 
     def require_valid(self, steps: int) -> None:
         """Refuse what is not a path of this many steps."""
-        rows, width = self.rows, len(Answers._fields)
         # A run that turned back from its first point has no answer from there.
-        if type(rows) is not Growing or steps - len(rows) not in (0, 1):
+        if steps - len(self.rows) not in (0, 1):
             raise ValueError(f"the path is not one of {steps} steps")
-        for row in rows:
-            real = type(row) is tuple and all(type(x) is float for x in row)
-            if not real or len(row) != width:
-                raise ValueError("an answer of the path is not a row of numbers")
-        if rows and any(x is None for x in (self.start, self.start_gradient, self.point)):
+        if any(len(row) != len(Answers._fields) for row in self.rows):
+            raise ValueError("an answer of the path is not a row of numbers")
+        if len(self.rows) and any(x is None for x in (self.start, self.gradient, self.point)):
             raise ValueError("the path has no start")
-        fresh = GradientPath()
-        for name in ("idle", "exact", "start_value", "value", "best_value", "least_norm"):
-            if type(getattr(self, name)) is not type(getattr(fresh, name)):
-                raise ValueError(f"path.{name} is not a number")
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
+
+    It mattered if a subproblem had no finite solution, so that the step had to be shortened, or
+    if the inner rule failed. A line search that turns back from an infinity in time is no fault.
+    """
+
+    blocked: tuple[int, ...] = ()
+    words: str = ""
+
+    def add(self, k: int, fault: tuple[str, Vector], w: Vector) -> Faults:
+        """Return the faults with that of step k from w."""
+        what, point = fault
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = norm(point - w)
+        where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
+        return Faults((*self.blocked, k), f"the proxy's {what} was not finite {where}")
+
+    def in_a_row(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` of all steps were blocked."""
+        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
+
+    def stuck(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` steps, or most of all, were blocked."""
+        return self.in_a_row(steps, row) or 2 * len(self.blocked) > steps
+
+    def summary(self, steps: int) -> str:
+        """Return what was met, where and how often, as a sentence."""
+        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
+        return f"That was so in {often}; in the last of them {self.words}."
 
 
 def _total(problem: Problem, value: float, point: Vector) -> float:

@@ -17,9 +17,9 @@ import numbers
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -34,27 +34,21 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
+from proxyprox._util.codec import describe, differences, library, settings_of
 from proxyprox._util.names import explain_names
+from proxyprox._util.trees import Growing, class_name, record_classes, require_form
 from proxyprox._util.validation import file_path, generator, has, message
-from proxyprox.advice.defaults import (
-    choose_method,
-    complete_parts,
-    draw_first,
-    note_full_gradient,
-)
+from proxyprox.advice import defaults
 from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
 from proxyprox.averaging import Adaptive, Averaging, Last
-from proxyprox.checkpoint import Growing
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.path import GradientPath
+from proxyprox.path import Faults, GradientPath
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.checks import (
-    require_problem,
-    starting_point,
-)
-from proxyprox.result import Ledger, Result, Status, StepRecord, Trace, count_words
+from proxyprox.problems import identity as identities
+from proxyprox.problems.checks import require_problem, starting_point
+from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
@@ -64,45 +58,6 @@ KNOWN_AHEAD = (
     "gradient there, which was not asked for."
 )
 BLIND = "The run left w0 by the target's gradients alone: no value shows that its answer is lower."
-
-
-def is_row(row: Any) -> bool:
-    """Tell whether a record of a step holds numbers, and None where nothing was measured."""
-    return all(x is None or isinstance(x, (bool, int, float, np.number)) for x in row)
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
-
-    It mattered if a subproblem had no finite solution, so that the step had to be shortened, or
-    if the inner rule failed. A line search that turns back from an infinity in time is no fault.
-    """
-
-    blocked: tuple[int, ...] = ()
-    words: str = ""
-
-    def add(self, k: int, fault: tuple[str, Vector], w: Vector) -> Faults:
-        """Return the faults with that of step k from w."""
-        what, point = fault
-        with np.errstate(over="ignore", invalid="ignore"):
-            away = norm(point - w)
-        where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
-        return Faults((*self.blocked, k), f"the proxy's {what} was not finite {where}")
-
-    def in_a_row(self, steps: int) -> bool:
-        """Tell whether the last few of so many steps were all blocked."""
-        row = POLICY.row
-        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
-
-    def stuck(self, steps: int) -> bool:
-        """Tell whether the last few of so many steps, or most of all, were blocked."""
-        return self.in_a_row(steps) or 2 * len(self.blocked) > steps
-
-    def summary(self, steps: int) -> str:
-        """Return what was met, where and how often, as a sentence."""
-        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
-        return f"That was so in {often}; in the last of them {self.words}."
 
 
 PARTS = ("method", "inner", "stop", "averaging")
@@ -150,8 +105,8 @@ class RunState:
     memory: dict[str, Any] = field(default_factory=dict)
     anchors: oracle.Remembered = ()
     path: GradientPath = field(default_factory=GradientPath)
-    faults: Faults = Faults()
-    trace: Growing = field(default_factory=Growing)
+    faults: Faults = field(default_factory=Faults)
+    trace: Annotated[Growing, StepRecord] = field(default_factory=Growing)
     average: Vector | None = None
     share: float = 1.0
     question: Query | None = None
@@ -428,25 +383,19 @@ class Run:
 
     @explain_names
     def __init__(
-        self,
-        problem: Problem,
-        w0: Vector | str | None = None,
-        *,
-        method: Any = None,
-        inner: Any | None = None,
-        stop: Criterion | None = None,
-        averaging: Averaging | None = None,
-        rng: np.random.Generator | int | None = None,
+        self, problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
+        inner: Any | None = None, stop: Criterion | None = None,
+        averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
         expected_steps: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.ledger, why_method, notes = Ledger(), "", []
         random, first = generator(rng), ()
         if method is None:
             solves = any(part is not None for part in (inner, stop, averaging))
-            first = draw_first(problem, random)
-            method, why_method = choose_method(problem, solves=solves, first=first)
-            notes.append(note_full_gradient(problem))
-        start, inner, stop, why_inner, why_stop, note = complete_parts(
+            first = defaults.draw_first(problem, random)
+            method, why_method = defaults.choose_method(problem, solves=solves, first=first)
+            notes.append(defaults.note_full_gradient(problem))
+        start, inner, stop, why_inner, why_stop, note = defaults.complete_parts(
             problem, w0, method, inner, stop, averaging, expected_steps, self.ledger
         )
         self._notes = [*notes, note]
@@ -585,13 +534,9 @@ class Run:
         return oracle.price(self.problem.objective, self.ledger, [query.purchase])
 
     def tell(
-        self,
-        gradients: Vector | Sequence[Vector] | None = None,
-        *,
-        observations: Any = None,
-        halves: Sequence[Any] | None = None,
-        value: float | None = None,
-    ) -> Step:
+        self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None,
+        halves: Sequence[Any] | None = None, value: float | None = None,
+    ) -> Step:  # fmt: skip
         """Answer the open question and take the outer step.
 
         Parameters
@@ -767,7 +712,7 @@ class Run:
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
         state, path, steps, trace = self.state, self.state.path, self.steps, self.trace
-        if status.success and steps and state.faults.stuck(steps):
+        if status.success and steps and state.faults.stuck(steps, POLICY.row):
             detail = f"{state.faults.summary(steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
@@ -791,24 +736,17 @@ class Run:
         parts = (status.value, detail, *notes, note(trace["eta"]) if note else "")
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
-            w=copy_array(w),
-            last=copy_array(last),
-            status=status,
-            message=" ".join(part for part in parts if part),
-            steps=steps,
+            w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,
+            message=" ".join(part for part in parts if part), ledger=copy.copy(self.ledger),
             gradients=oracle.describe_gradients(self.problem),
-            ledger=copy.copy(self.ledger),
-            trace=trace,
+            method=f"{self.method!r}{self._why['method']}",
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=finding(path, w, last, trace["displacement"]),
-            fell=fell(path),
-            first_gradient=path.first_norm,
-            method=f"{self.method!r}{self._why['method']}",
-            biased=bool(getattr(self.problem.objective, "biased", False)),
-            fun=math.nan if known is None else known,
+            doubt=finding(path, w, last, trace["displacement"]), fell=fell(path),
+            first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
-        )
+            biased=bool(getattr(self.problem.objective, "biased", False)),
+        )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -816,12 +754,9 @@ class Run:
         """Return, as JSON data, how this run is set up."""
         if self._config is None:
             start, parts = self.parts.start, {name: getattr(self.parts, name) for name in PARTS}
-            self._config = {
-                **{name: checkpoint.describe(part) for name, part in parts.items()},
-                "size": int(start.shape[0]),
-                "dtype": str(start.dtype),
-                "library": checkpoint.library(start),
-            }
+            self._config = {name: describe(part) for name, part in parts.items()}
+            self._config |= {"size": int(start.shape[0]), "dtype": str(start.dtype)}
+            self._config["library"] = library(start)
         return self._config
 
     def state_dict(self, *, problem: bool = True) -> dict[str, Any]:
@@ -853,16 +788,12 @@ class Run:
         """
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
+        # Gradients by secants depend on those before.
+        target = copy_tree(oracle.target_state(self.problem.objective))
         return {
-            "kind": "Run",
-            "config": self.config(),
-            "identity": about,
-            "w0": self.start,
-            "state": copy_tree(self.state),
-            "ledger": copy.copy(self.ledger),
-            # Gradients by secants depend on those before.
-            "target": copy_tree(oracle.target_state(self.problem.objective)),
-        }
+            "kind": "Run", "config": self.config(), "identity": about, "w0": self.start,
+            "state": copy_tree(self.state), "ledger": copy.copy(self.ledger), "target": target,
+        }  # fmt: skip
 
     def load_state_dict(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit.
@@ -886,29 +817,27 @@ class Run:
         identity = None if about is None else self._problem_identity(counted=False)
         with checkpoint.refuse_damage():
             stop = self._stop_rule_of(tree)
-            now = {**self.config(), "stop": checkpoint.describe(stop)}
+            now = {**self.config(), "stop": describe(stop)}
             found = [
                 text
                 for name, setting in now.items()
-                for text in checkpoint.differences(name, tree["config"][name], setting)
+                for text in differences(name, tree["config"][name], setting)
             ]
             if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
-                checkpoint.require_array("w0", tree["w0"], self.parts.start)
+                require_form("w0", tree["w0"], Vector, self.parts.start)
                 same = bool((tree["w0"] == self.parts.start).all())
                 if not same and not any_start:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
-                    dtype = now["dtype"]
-                    found += checkpoint.identity_differences(
-                        about, identity, dtype=dtype, same_start=same
-                    )
+                    found += identities.differences_of(about, identity, now["dtype"], same)
         if found:
             raise checkpoint.other_run_error(found)
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
-            for item in fields(Ledger):
-                kind = type(getattr(self.ledger, item.name))
-                checkpoint.require_count(item.name, getattr(ledger, item.name), kind)
+            require_form("ledger", ledger, Ledger, None)
+            if any(paid < 0 for paid in vars(ledger).values()):
+                raise ValueError("something in the ledger is negative")
+            require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
             keeps = hasattr(self.problem.objective, "load_state_dict")
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
@@ -937,13 +866,9 @@ class Run:
 
     @classmethod
     def load(
-        cls,
-        path: str | os.PathLike[str],
-        problem: Problem,
-        w0: Vector | None = None,
-        *,
+        cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None, *,
         classes: Sequence[type] = (),
-    ) -> Run:
+    ) -> Run:  # fmt: skip
         """Return the run saved in a file.
 
         Parameters
@@ -1002,53 +927,31 @@ class Run:
     @property
     def state_classes(self) -> list[type]:
         """The dataclasses in the states of the method and of the step size."""
-        return checkpoint.record_classes(self.state)
+        return record_classes(self.state)
 
     # -- internals --------------------------------------------------------------------------
 
     def _require_valid(self, state: RunState) -> None:
         """Refuse what is no state of this configuration."""
-        checkpoint.conform("state", state, self.state)
-        like, k = self.parts.start, state.method.k
-        checkpoint.require_count("k", k)
-        path, query = state.path, state.question
-        if type(state.memory) is not dict or any(len(pair) != 2 for pair in state.anchors):
-            raise ValueError("the memory is not a table, or an anchor is not a pair")
-        if type(state.trace) is not Growing:
-            raise ValueError("the trace is not one")
-        vectors = {"w": state.method.w, "average": state.average, "path.best": path.best}
-        for name in ("start", "start_gradient", "point", "gradient"):
-            vectors[f"path.{name}"] = getattr(path, name)
-        for number, array in enumerate(itertools.chain.from_iterable(state.anchors)):
-            vectors[f"anchors[{number}]"] = array
-        for number, array in enumerate(() if query is None else query.points):
-            vectors[f"question.points[{number}]"] = array
-        for name, array in vectors.items():
-            if array is not None or name == "w":
-                checkpoint.require_array(name, array, like)
-        if len(state.trace) != k:
-            raise ValueError(f"{len(state.trace)} recorded steps, but k = {k}")
-        for number, row in enumerate(state.trace):
-            if type(row) is not StepRecord or row.k != number or not is_row(row):
-                raise ValueError(f"the record of step {number} is not one")
-        checkpoint.require_count("share", state.share, float, most=1)
-        steps = {number for number in state.faults.blocked if type(number) is int}
-        if sorted(steps) != list(state.faults.blocked) or any(n >= k or n < 0 for n in steps):
+        for name in ("method", "step_size"):
+            was, now = (type(getattr(one, name)) for one in (state, self.state))
+            if was is not now:
+                raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
+        k, query, blocked = state.method.k, state.question, state.faults.blocked
+        require_form("k", k, int, None)
+        require_form("w", state.method.w, Vector, self.parts.start)
+        state.path.require_valid(k)
+        if [row.k for row in state.trace] != list(range(k)):
+            raise ValueError(f"the trace is not one of {k} steps")
+        if list(blocked) != sorted(set(blocked)) or any(step >= k for step in blocked):
             raise ValueError("the blocked steps are not a list of steps")
-        path.require_valid(k)
-        for name in ("step_size", "memory"):
-            if any(isinstance(item, complex) for item in checkpoint.walk(getattr(state, name))):
-                raise ValueError(f"{name} holds a complex number")
-        if query is not None and not 0 < state.own_points <= len(query.points):
-            raise ValueError("the open question has no points")
+        if not state.share <= 1 or (query and not 0 < state.own_points <= len(query.points)):
+            raise ValueError("the share is above 1, or the open question has no points")
 
     def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
         saved, own = tree["config"]["stop"], self.stop
-        kind = saved.get("class") if isinstance(saved, dict) else None
-        both = isinstance(own, PLANNED) and kind in [
-            checkpoint.class_name(rule) for rule in PLANNED
-        ]
+        both = isinstance(own, PLANNED) and settings_of(saved)[0] in [*map(class_name, PLANNED)]
         return checkpoint.rebuild(saved) if self._why["stop"] and both else own
 
     def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
@@ -1064,7 +967,7 @@ class Run:
             asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
-                self._identity = checkpoint.identity(
+                self._identity = identities.identity_of(
                     self.problem, parts.start, self._seed,
                     lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,

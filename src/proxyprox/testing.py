@@ -22,6 +22,7 @@ import numpy as np
 
 from proxyprox import checkpoint
 from proxyprox._util.arrays import Vector, copy_array, copy_tree, from_numpy, norm, to_numpy
+from proxyprox._util.trees import walk
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import InnerResult, Subproblem, needs_of
@@ -173,7 +174,7 @@ def _watch(method: Method) -> tuple[Any, list[str]]:
 
 def _same(a: Any, b: Any) -> bool:
     """Tell whether two trees have the same entries."""
-    first, second = list(checkpoint.walk(a)), list(checkpoint.walk(b))
+    first, second = list(walk(a)), list(walk(b))
     if len(first) != len(second):
         return False
     arrays = [(x, y) for x, y in zip(first, second, strict=True) if hasattr(x, "shape")]

@@ -18,6 +18,8 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import checkpoint
+from proxyprox._util import codec
+from proxyprox._util.trees import walk
 
 SCRIPT = """
 import json, os, random, signal, sys, time
@@ -205,7 +207,7 @@ def test_a_users_state_is_any_tree(library, tmp_path):
     was, now = half.state_dict(), pp.Run.load(tmp_path / "run", given).state_dict()
     was, now = was["state"].method, now["state"].method
     assert type(now) is HeavyBallState
-    for mine, theirs in zip(checkpoint.walk(was), checkpoint.walk(now), strict=True):
+    for mine, theirs in zip(walk(was), walk(now), strict=True):
         assert type(mine) is type(theirs)
         if hasattr(mine, "shape"):
             assert mine.dtype == theirs.dtype
@@ -496,7 +498,7 @@ def test_a_list_that_was_cut_back_is_saved_anew(tmp_path):
 
 
 def test_a_file_that_holds_mostly_old_states_is_written_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "SMALL", 20_000)
+    monkeypatch.setattr(codec, "SMALL", 20_000)
     run, saver, sizes = started(0), pp.Checkpoint(tmp_path / "run", every_steps=1), []
     for _ in range(60):
         saver.save(advance(run, 1))

@@ -10,7 +10,8 @@ import own_methods
 from proxyprox import averaging as averaging_module
 from proxyprox import corrections, methods, stopping
 from proxyprox import inner as inner_package
-from proxyprox.checkpoint import CheckpointError, describe, rebuild
+from proxyprox._util.codec import describe
+from proxyprox.checkpoint import CheckpointError, rebuild
 
 PROTOCOLS = {
     "Answers", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",

@@ -14,14 +14,15 @@ import math
 import operator
 import os
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 from array_api_compat import array_namespace, is_array_api_obj, is_numpy_array
 
 # One- and two-dimensional floating-point arrays of any array-API library.
-Vector = Any
+# Marked, so that a state can be compared with what its class declares.
+Vector = Annotated[Any, "an array like the iterate"]
 Matrix = Any
 # Squared norms below this may have lost digits to underflow, in float32 and in float64.
 LEAST_SQUARE, LEAST_SQUARE_64 = 1e-30, 1e-280

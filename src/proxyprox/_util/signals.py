@@ -2,17 +2,13 @@
 
 Inside :func:`ending_signals` SIGTERM and SIGHUP raise in the main thread as Ctrl-C does, and when
 everything is saved the process ends by that very signal. Code that must not be cut in two says so:
-
-* :class:`critical`: no signal raises inside; it raises at the end. For commits and files.
-* :class:`step_first`: the first signal waits for the end, the second does not, nor does the first
-  after some seconds. For work that has been paid for.
+inside :class:`critical` no signal raises; it raises at the end.
 
 Python calls a handler between two instructions of the main thread, so plain counters suffice.
 """
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import threading
@@ -23,8 +19,6 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds that a step gets to end after a signal; schedulers kill ten or more after SIGTERM.
-PATIENCE = 3.0
 # Signals within so many seconds of the one that raised belong to it: they disturb no saving.
 BURST = 0.3
 
@@ -47,8 +41,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
-        self.hard, self.soft = 1, 0  # nothing raises before the handlers are set
-        self.patience: float | None = None
+        self.hard = 1  # nothing raises before the handlers are set
         self.waiting: list[int] = []
         self.ending: int | None = None
         self.raised_at = -BURST
@@ -75,19 +68,8 @@ class _Watch:
             self.ending = number
         if self.hard or (frame is not None and frame.f_code in _PROTECTED):
             self.waiting.append(number)
-        elif self.soft and not self.waiting:
-            self.waiting.append(number)
-            if self.patience is not None and hasattr(signal, "pthread_kill"):
-                # Not a threading.Thread, whose locks the interrupted code may hold.
-                _thread.start_new_thread(self._remind, (number, self.patience, self.waiting))
         elif time.monotonic() - self.raised_at >= BURST:
             self.deliver()
-
-    def _remind(self, number: int, patience: float, waiting: list[int]) -> None:
-        """Send the signal again later: a block that is not done by then is broken off."""
-        time.sleep(patience)
-        if _watch is self and self.waiting is waiting:
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def deliver(self) -> None:
         """Raise what the signals mean."""
@@ -99,7 +81,7 @@ class _Watch:
 
     def due(self) -> None:
         """Raise what has waited, if nothing is in its way any more."""
-        if not self.waiting or self.hard or (self.soft and len(self.waiting) < 2):
+        if not self.waiting or self.hard:
             return
         if time.monotonic() - self.raised_at >= BURST:
             self.deliver()
@@ -157,34 +139,7 @@ class ending_signals:  # noqa: N801 - used like a function
 
 
 class critical:  # noqa: N801 - used like a function
-    """Let no signal raise inside the block; one that comes raises at its end."""
-
-    _counter = "hard"
-    _patience: float | None = None
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._watch = watch = _of_this_thread()
-        if watch is not None:
-            if not watch.soft:
-                watch.patience = self._patience
-            # The last: what raises before it leaves nothing behind.
-            setattr(watch, self._counter, getattr(watch, self._counter) + 1)
-        return lambda: watch is not None and bool(watch.waiting)
-
-    @protected
-    def __exit__(self, *error: object) -> None:
-        if self._watch is not None:
-            setattr(self._watch, self._counter, getattr(self._watch, self._counter) - 1)
-            self._watch.due()
-
-
-class step_first(critical):  # noqa: N801 - used like a function
-    """Let the first signal wait for the end of the block; a second, or patience, breaks it off.
-
-    Parameters
-    ----------
-    patience : float or None
-        Seconds that the block gets after the first signal; None for all that it needs.
+    """Let no signal raise inside the block; one that comes raises at its end.
 
     Yields
     ------
@@ -194,7 +149,7 @@ class step_first(critical):  # noqa: N801 - used like a function
     Examples
     --------
     >>> try:
-    ...     with ending_signals(), step_first() as asked:
+    ...     with ending_signals(), critical() as asked:
     ...         signal.raise_signal(signal.SIGINT)
     ...         print("finished", asked())
     ... except KeyboardInterrupt:
@@ -203,10 +158,18 @@ class step_first(critical):  # noqa: N801 - used like a function
     interrupted
     """
 
-    _counter = "soft"
+    def __enter__(self) -> Callable[[], bool]:
+        self._watch = watch = _of_this_thread()
+        if watch is not None:
+            # The last: what raises before it leaves nothing behind.
+            watch.hard += 1
+        return lambda: watch is not None and bool(watch.waiting)
 
-    def __init__(self, patience: float | None = PATIENCE) -> None:
-        self._patience = patience
+    @protected
+    def __exit__(self, *error: object) -> None:
+        if self._watch is not None:
+            self._watch.hard -= 1
+            self._watch.due()
 
 
 def raise_if_ending() -> None:

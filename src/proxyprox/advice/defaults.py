@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, offers, require, whole
+from proxyprox._util.validation import Words, has, message, nonnegative, offers, require, whole
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
@@ -64,6 +64,56 @@ class DefaultsPolicy:
 
 
 POLICY = DefaultsPolicy()
+
+
+# (tol, atol); None is the share for the dtype.
+Tolerances = tuple[float | None, float]
+
+
+def rival_for(problem: Problem, safeguard: Any) -> Method | None:
+    """Return what a safeguarded run is compared with; None if it is to run alone."""
+    if safeguard is False:
+        return None
+    if safeguard is not True and (not isinstance(safeguard, Method) or safeguard.uses_proxy):
+        allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
+        fits = isinstance(safeguard, type) and not getattr(safeguard, "uses_proxy", True)
+        remedy = f"Call it: safeguard={safeguard.__name__}()." if fits else ""
+        raise TypeError(message("safeguard", safeguard, allowed, remedy))
+    require_allowed(problem.objective, "safeguard")
+    return POLICY.rival if safeguard is True else safeguard
+
+
+def choose_ends(
+    problem: Problem, method: Any, steps: int | None, limits: Budget | None, tol: Any, atol: Any,
+    *, alone: bool,
+) -> tuple[int | None, Tolerances | None]:  # fmt: skip
+    """Return the steps to take at most and the tolerances, if the gradients may end the run."""
+    exact = bool(getattr(method, "exact", False)) or is_exact(problem.objective)
+    given = {"tol": tol, "atol": atol}
+    for name, number in given.items():
+        if number is None:
+            continue
+        given[name] = nonnegative(name, number, "It bounds the gradient's norm.")
+        if not exact:
+            remedy = (
+                "Limit steps or the budget, name a method of full gradients such as "
+                'DANE(eta="auto"), or give an objective of exact ones the attribute exact=True.'
+            )
+            allowed = "left out if gradients are sampled: noise never gets small"
+            raise ValueError(message(name, number, allowed, remedy))
+    unset = tol is None and atol is None
+    ends = None if unset else (given["tol"] or 0.0, given["atol"] or 0.0)
+    if steps is None and limits is None:
+        if ends is None and not exact:
+            raise ValueError(
+                "steps or budget must be given: without either a run of sampled gradients has no "
+                "end. An objective whose gradients are all exact says so: exact = True."
+            )
+        return POLICY.most_steps, ends or (None, 0.0)
+    if exact and method is None and alone:
+        # Steps and budgets are limits: what is not needed is not spent.
+        ends = ends or (None, 0.0)
+    return steps, ends
 
 
 def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:

@@ -35,15 +35,17 @@ import copy
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import scipy
 
 from proxyprox._util.arrays import Vector, copy_tree, dot, norm
+from proxyprox._util.trees import CheckpointError, Growing, require_form
 from proxyprox._util.validation import has
-from proxyprox.checkpoint import CheckpointError, Growing, conform, refuse_damage, require_kind
+from proxyprox.advice.outcome import POLICY as OUTCOME
+from proxyprox.checkpoint import refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
@@ -232,21 +234,7 @@ class GuardState:
     of_held_out: int = 0
     batches: Growing = field(default_factory=Growing)
     held_out: Growing = field(default_factory=Growing)
-    checks: Growing = field(default_factory=Growing)
-
-    def require_valid(self) -> None:
-        """Refuse what no safeguarded run has written."""
-        fresh = GuardState()
-        for name, kind in ((item.name, type(getattr(fresh, item.name))) for item in fields(self)):
-            value = getattr(self, name)
-            if name == "dropped_at":
-                value, kind = (0 if value is None else value), int
-            if type(value) is not kind or (kind in (int, float) and not 0 <= value < math.inf):
-                raise ValueError(f"{name} of the safeguard is {value!r}, not a {kind.__name__}")
-        if not (self.proxy or self.rival):
-            raise ValueError("the safeguard has no arm left")
-        for check in self.checks:
-            conform("a comparison", check, Check(0, "", "", 0.0, 0.0, 0))
+    checks: Annotated[Growing, Check] = field(default_factory=Growing)
 
 
 class SafeguardedRun:
@@ -299,6 +287,9 @@ class SafeguardedRun:
         After any error all arms are as they were before the call.
         """
         arms = self._arms.branch()
+        arms.ask_rival()
+        # What the rival's answer has cost stays paid, whatever becomes of the step.
+        self._arms, arms = arms, arms.branch()
         try:
             step = arms.take_steps()
         except Exception:
@@ -385,11 +376,11 @@ class _Arms:
             if not (before.proxy and before.rival):
                 raise
             self._drop_proxy(f"its run broke down ({error})")
-        rival = self._step_of_rival(batch) if before.proxy and before.rival else None
+        rival = self._step_of_rival() if before.proxy and before.rival else None
         step = step or rival
         self._note(steps=before.steps + 1)
         both = self.state.proxy and self.state.rival
-        if both and self.run.faults.in_a_row(self.run.steps):
+        if both and self.run.faults.in_a_row(self.run.steps, OUTCOME.row):
             self._drop_proxy(self.run.faults.words)
         if self.state.steps >= before.next_check:
             self._compare_arms()
@@ -450,8 +441,9 @@ class _Arms:
         require_kind(tree, "Guarded")
         with refuse_damage():
             state, run, rival = (tree[name] for name in ("guard", "run", "rival"))
-            conform("guard", state, GuardState())
-            state.require_valid()
+            require_form("guard", state, GuardState, self.run.start)
+            if not (state.proxy or state.rival):
+                raise ValueError("the safeguard has no arm left")
         paid = copy.copy(self.ledger)
         self.run.load_state_dict(run)
         try:
@@ -479,17 +471,22 @@ class _Arms:
         """The arm whose questions are asked."""
         return self._runs[0]
 
-    def _step_of_rival(self, batch: Any) -> Step | None:
-        """Let the rival take its step, on the same batch if that may be evaluated again."""
+    def ask_rival(self) -> None:
+        """Get the rival's answer, on the same batch if that may be evaluated again."""
+        if not (self.state.proxy and self.state.rival) or self.rival.held:
+            return
         if self._repeatable:
-            self.rival.open(batch)
+            self.rival.open(self.run.open_question().batch)
         query = self.rival.ask()
         self._charge(query, samples=not self._repeatable)
         if not self._repeatable:
             self._note(of_rival=self.state.of_rival + self._samples_of(query.batch))
-        told = self._answers(query)
+        self.rival.hold(self._answers(query))
+
+    def _step_of_rival(self) -> Step | None:
+        """Let the rival take its step."""
         try:
-            return self.rival.tell(told.gradients, halves=told.halves, value=told.value)
+            return self.rival.tell()
         except NonFiniteError:
             if not self.state.proxy:
                 raise

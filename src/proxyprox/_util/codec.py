@@ -1,0 +1,446 @@
+"""Trees as bytes: one encoder for states and for configurations, and a file that grows by frames.
+
+A file is a header and frames, each ``length, payload, digest``: the payload is one line of JSON,
+the skeleton, and the raw arrays; the digest covers the frame and all frames before it. A frame
+holds the whole tree, but of the sequences that only grow (:class:`Growing`) just what was added
+since the last frame, so a save costs the same at every step. A file that ends in the middle of a
+frame was being written when the machine stopped: the save before it counts. Nothing is compressed
+and nothing in a file is ever run: classes are found by name among those that are imported already,
+and every length is compared with the file's before memory is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import json
+import math
+import os
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import is_array_api_obj
+
+from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.digests import digest
+from proxyprox._util.files import atomic_output
+from proxyprox._util.trees import (
+    CheckpointError,
+    Growing,
+    class_name,
+    field_defaults,
+    field_names,
+    find_class,
+)
+
+HEADER = b"proxyprox checkpoint 7\n"
+# Of files whose answer can be read, though no run goes on from them.
+EARLIER = (b"proxyprox checkpoint 5\n", b"proxyprox checkpoint 6\n")
+DIGEST = 16
+# Of a frame: the length of its payload, and a checksum of that.
+HEAD = struct.Struct("<QI")
+# A file is written anew once its appended frames exceed this many bytes and its first frame.
+SMALL = 1 << 20
+# Kinds of dtypes that arrays in a file may have: no objects.
+KINDS = "biufcSUmM"
+# What JSON cannot hold: its tag, how it is written, and how it is read.
+TAGS: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    complex: ("$complex", lambda z: [z.real, z.imag], lambda parts: complex(*parts)),
+    bytes: ("$bytes", bytes.hex, bytes.fromhex),
+    tuple: ("$tuple", list, tuple),
+    dict: ("$dict", lambda table: [list(pair) for pair in table.items()], dict),
+}
+READERS = {tag: reader for tag, _, reader in TAGS.values()}
+
+
+class _Encoder:
+    """Turns a tree into a line of JSON and raw arrays.
+
+    ``written`` says how much of the growing lists the file has already, ``prefixes`` how much it
+    will have. Dicts with a single key that begins with "$" stand for what JSON cannot hold.
+    """
+
+    def __init__(self, written: dict[str, Growing]) -> None:
+        self.written, self.prefixes = written, dict[str, Growing]()
+        self._buffers: list[bytes] = []
+        self._size = 0
+        # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
+        self._arrays: dict[int, tuple[Any, Any]] = {}
+
+    def payload(self, tree: dict[str, Any]) -> bytes:
+        skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
+        return b"".join([skeleton.encode("ascii"), b"\n", *self._buffers])
+
+    def node(self, item: Any, where: str) -> Any:
+        kind = type(item)
+        if item is None or kind in (bool, str, int, float):
+            return item
+        if kind is list:
+            return [self.node(part, f"{where}[{at}]") for at, part in enumerate(item)]
+        if kind is dict and all(type(key) is str and not key.startswith("$") for key in item):
+            return {key: self.node(part, f"{where}.{key}") for key, part in item.items()}
+        if kind in TAGS:
+            tag, write, _ = TAGS[kind]
+            return {tag: self.node(write(item), where)}
+        if kind is Growing:
+            before, self.prefixes[where] = self.written.get(where), item
+            first = before.length if before is not None and item.continues(before) else 0
+            return {"$grown": [where, first, self.node(item.items[first : item.length], where)]}
+        if isinstance(item, np.generic):
+            return {"$scalar": self._array(np.asarray(item), where)}
+        if is_array_api_obj(item):
+            return self._array(item, where)
+        names = field_names(kind)
+        if names is None:
+            raise _refusal(where, item)
+        values = {name: getattr(item, name) for name in names}
+        return {"$record": [class_name(kind), self.node(values, where)]}
+
+    def _array(self, item: Any, where: str) -> Any:
+        if id(item) not in self._arrays:
+            array = to_numpy(item)
+            if type(array) not in (np.ndarray, np.memmap) or array.dtype.kind not in KINDS:
+                raise _refusal(where, item)
+            order = "F" if np.isfortran(array) else "C"
+            content = [self._size, array.dtype.str, list(array.shape), order, library(item)]
+            self._buffers.append(array.tobytes("A"))
+            self._size += array.nbytes
+            self._arrays[id(item)] = item, {"$array": content}
+        return self._arrays[id(item)][1]
+
+
+def _refusal(where: str, item: Any) -> TypeError:
+    return TypeError(
+        f"{where.lstrip('.')} is a {type(item).__name__}, which cannot be saved in a checkpoint; "
+        "use numbers, text, arrays, and tuples, lists, dicts or dataclasses of them (for a batch: "
+        "row numbers, a seed)"
+    )
+
+
+class _Decoder:
+    """Turns the payloads of frames back into trees; trusts nothing."""
+
+    def __init__(self, like: Any, classes: Iterable[type]) -> None:
+        self._like, self._classes = like, classes
+        self._grown: dict[str, Growing] = {}
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            **READERS,
+            "$grown": self._growth,
+            "$record": self._record,
+            "$array": self._array,
+            "$scalar": lambda array: array[()],
+        }
+
+    def tree(self, payload: memoryview, keys: Iterable[str] | None = None) -> Any:
+        text, _, self._raw = bytes(payload).partition(b"\n")
+        self._arrays: dict[str, Any] = {}
+        if keys is not None:
+            skeleton = json.loads(text)
+            text = json.dumps({key: skeleton[key] for key in keys}).encode("ascii")
+        return json.loads(text, object_hook=self._node)
+
+    def _node(self, item: dict[str, Any]) -> Any:
+        tag = next(iter(item), "")
+        if not tag.startswith("$"):
+            return item
+        (content,) = item.values()
+        return self._readers[tag](content)
+
+    def _record(self, content: Any) -> Any:
+        """Return a record with these fields, without running any code of its class."""
+        name, values = content
+        cls = find_class(name, self._classes)
+        # Fields with a default may be newer than the file.
+        names, values = field_names(cls) or [], {**field_defaults(cls), **values}
+        if set(values) != set(names):
+            raise ValueError(f"a {name} with {list(values)}, not {field_names(cls)}")
+        if issubclass(cls, tuple):
+            return tuple.__new__(cls, (values[key] for key in names))
+        record = object.__new__(cls)
+        for key in names:
+            object.__setattr__(record, key, values[key])
+        return record
+
+    def _growth(self, content: Any) -> Growing:
+        where, first, added = content
+        known = self._grown.get(where, Growing()) if first else Growing()
+        if (type(first), type(added)) != (int, list) or first != len(known):
+            raise ValueError(f"{where} continues at {first}, after {len(known)}")
+        self._grown[where] = known.append(*added)
+        return self._grown[where]
+
+    def _array(self, content: Any) -> Any:
+        key = repr(content)
+        if key not in self._arrays:
+            start, dtype_name, shape, order, kind = content
+            dtype, count = np.dtype(str(dtype_name)), math.prod(shape[:32])
+            if dtype.kind not in KINDS:
+                raise ValueError(f"an array of {dtype_name!r}")
+            # NumPy compares start and count with the buffer. A copy: it is aligned, may be
+            # changed, and does not keep the frame alive.
+            flat = np.frombuffer(self._raw, dtype, count, start) if count else np.empty(0, dtype)
+            array = flat.reshape(shape, order=order).copy(order="K")
+            self._arrays[key] = _in_library(array, kind, self._like)
+        return self._arrays[key]
+
+
+PLAIN = (type(None), bool, int, float, str)
+
+
+class _Settings(_Encoder):
+    """Turns a configuration into JSON data: two are equal if the settings are.
+
+    Functions go by their names, arrays by their digests. Of an object that is no dataclass, the
+    plain values among its public attributes count.
+    """
+
+    def node(self, item: Any, where: str) -> Any:
+        item = item.item() if isinstance(item, np.generic) else item
+        if isinstance(item, functools.partial):
+            return {"$partial": self.node([item.func, *item.args, item.keywords], where)}
+        if hasattr(item, "__name__"):
+            return {"$function": class_name(item)}
+        if is_dataclass(item):
+            given = {part.name: getattr(item, part.name) for part in fields(item) if part.init}
+            return {"$record": [class_name(type(item)), self.node(given, where)]}
+        known = isinstance(item, (*PLAIN, *TAGS, list)) or is_array_api_obj(item)
+        return super().node(item, where) if known else self._object(item, where)
+
+    def _object(self, item: Any, where: str) -> Any:
+        public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
+        plain = (*PLAIN, tuple, np.generic, np.ndarray)
+        given = {k: v for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)}
+        return {"$object": [class_name(type(item)), self.node(given, where)]}
+
+    def _array(self, item: Any, where: str) -> Any:
+        return {"$digest": digest(item)}
+
+
+class _Rebuilder(_Decoder):
+    """Makes a configuration anew by calling its classes: those given, and those that ``allow``."""
+
+    def __init__(self, allow: Callable[[type], bool], classes: Iterable[type]) -> None:
+        super().__init__(None, classes)
+        self._allow = allow
+
+    def _node(self, item: dict[str, Any]) -> Any:
+        if next(iter(item), "") in ("$partial", "$function", "$object", "$digest"):
+            raise CheckpointError(
+                f"it cannot be loaded on its own: {text_of(item)} can only be given anew. Build "
+                "the run with the same arguments and use minimize(..., checkpoint=path) to resume "
+                "it."
+            )
+        return super()._node(item)
+
+    def _record(self, content: Any) -> Any:
+        name, settings = content
+        cls = find_class(name, self._classes)
+        # What is called is a part of a run. Any other dataclass might open files or start programs.
+        if cls not in list(self._classes) and not self._allow(cls):
+            raise CheckpointError(
+                f"it holds a {name[:200]!r}, which is no part of a run. If it is yours, pass the "
+                "class: Run.load(..., classes=[...])."
+            )
+        return cls(**settings)
+
+
+def describe(item: Any) -> Any:
+    """Return a configuration as JSON data.
+
+    Examples
+    --------
+    >>> describe((1, 2.5))
+    {'$tuple': [1, 2.5]}
+    """
+    return _Settings({}).node(item, "")
+
+
+def rebuild(data: Any, allow: Callable[[type], bool], classes: Iterable[type] = ()) -> Any:
+    """Return the configuration that :func:`describe` described, if it is all dataclasses."""
+    return _Rebuilder(allow, list(classes)).tree(memoryview(json.dumps(data).encode()))
+
+
+def differences(name: str, was: Any, now: Any) -> list[str]:
+    """Return in words each setting that differs, such as ``method.eta was 10.0, now 5.0``."""
+    if was == now or (was != was and now != now):
+        return []
+    (kind, old), (same_kind, new) = settings_of(was), settings_of(now)
+    if kind is not None and kind == same_kind:
+        found = (differences(f"{name}.{x}", old.get(x), new.get(x)) for x in new | old)
+        return [text for texts in found for text in texts]
+    return [f"{name} was {text_of(was)}, now {text_of(now)}"]
+
+
+def settings_of(item: Any) -> tuple[str | None, dict[str, Any]]:
+    """Return the class and the settings of a described object; (None, {}) of anything else."""
+    content = None
+    if isinstance(item, dict):
+        content = item.get("$record", item.get("$object"))
+    return (content[0], content[1]) if content else (None, {})
+
+
+def text_of(item: Any) -> str:
+    """Return a described setting as a user would write it; a user's own classes in full."""
+    if isinstance(item, list):
+        return f"[{', '.join(map(text_of, item))}]"
+    if not isinstance(item, dict):
+        return repr(item)
+    name, settings = settings_of(item)
+    if name is None:
+        return " ".join(f"{kind.lstrip('$')} {text_of(content)}" for kind, content in item.items())
+    given = ", ".join(f"{key}={text_of(value)}" for key, value in settings.items())
+    return f"{re.sub('^proxyprox[^:]*:', '', name)}({given})"
+
+
+def library(array: Any) -> str:
+    """Return the name of the library that an array is of, such as "numpy" or "torch"."""
+    return str(namespace(array).__name__.removeprefix("array_api_compat."))
+
+
+def _in_library(array: np.ndarray[Any, Any], name: str, like: Any) -> Any:
+    """Return a NumPy array as one of a library, on the device of ``like`` where that is of it."""
+    if name == "numpy":
+        return array
+    if like is not None and library(like) == name:
+        return namespace(like).asarray(array, device=like.device)
+    if name == "torch":
+        return importlib.import_module("torch").from_numpy(array)
+    raise CheckpointError(f"it holds arrays of {name}. Pass w0, an array of that library.")
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def refuse_damage() -> Iterator[None]:
+    """Turn whatever a damaged or hostile tree can raise into one kind of error."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(
+            f"it is damaged or not a checkpoint ({type(error).__name__}: {str(error)[:500]}). "
+            "Restore the file from a copy, or start again with another path."
+        ) from error
+
+
+class Writer:
+    """A checkpoint file as its writer knows it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._stamp: tuple[int, ...] | None = None
+        self._written: dict[str, Growing] = {}
+        self._digest = b""
+        self._first = self._appended = 0
+
+    def save(self, tree: dict[str, Any]) -> None:
+        """Append a frame; write the file anew where that is not safe, or not worth it."""
+        stamp, self._stamp = self._stamp, None  # until the save has succeeded
+        append = stamp is not None and self._appended <= max(self._first, SMALL)
+        append = append and os.path.exists(self.path) and _stamp(self.path) == stamp
+        encoder = _Encoder(self._written if append else {})
+        frame = _frame(encoder.payload(tree), self._digest if append else b"")
+        if append:
+            # If this fails half way, the save before it counts, and the next one starts anew.
+            with open(self.path, "ab") as file:
+                file.write(frame)
+                file.flush()
+                os.fsync(file.fileno())
+            self._appended += len(frame)
+        else:
+            with atomic_output(self.path) as file:
+                file.write(HEADER)
+                file.write(frame)
+            self._first, self._appended = len(frame), 0
+        self._digest, self._written = frame[-DIGEST:], encoder.prefixes
+        self._stamp = _stamp(self.path)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+
+
+def _frame(payload: bytes, before: bytes) -> bytes:
+    length = len(payload)
+    frame = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little"))) + payload
+    return frame + _digest(before, frame)
+
+
+def _digest(before: bytes, frame: bytes | memoryview) -> bytes:
+    state = hashlib.blake2b(before, digest_size=DIGEST)
+    state.update(frame)
+    return state.digest()
+
+
+class Saved(NamedTuple):
+    """The frames of a file, checked against their digests."""
+
+    payloads: list[memoryview]
+
+    def tree(
+        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Iterable[type] = ()
+    ) -> dict[str, Any]:
+        """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
+        with refuse_damage():
+            decoder = _Decoder(like, classes)
+            # The states before the last are of no use, but what they added to lists is.
+            for payload in self.payloads[:-1] if keys is None else ():
+                decoder.tree(payload)
+            return decoder.tree(self.payloads[-1], keys)  # type: ignore[no-any-return]
+
+
+class Loose(_Decoder):
+    """Reads records as tables: their classes may have changed since."""
+
+    def _record(self, content: Any) -> Any:
+        return content[1]
+
+    def _growth(self, content: Any) -> Growing:
+        return Growing()
+
+
+def read(path: str | os.PathLike[str], headers: tuple[bytes, ...] = (HEADER,)) -> Saved:
+    """Read a file's frames, with one kind of error for all that can be wrong with it."""
+    if not os.path.isfile(path):
+        raise CheckpointError("it must be an existing file.")
+    with refuse_damage():
+        data = memoryview(Path(path).read_bytes())
+        header = bytes(data[: len(HEADER)])
+        if header in EARLIER and header not in headers:
+            raise CheckpointError(
+                "an earlier version wrote it, whose runs this one cannot continue. Its answer and "
+                "its ledger can be read: proxyprox.checkpoint.read_answer(path). Start again with "
+                "another path, and w0 from there."
+            )
+        if header not in headers:
+            raise ValueError("no version, or another version, of proxyprox wrote it")
+        payloads: list[memoryview] = []
+        at, final = len(HEADER), b""
+        while at + HEAD.size <= len(data):
+            length, check = HEAD.unpack(data[at : at + HEAD.size])
+            known = check == zlib.crc32(data[at : at + 8])
+            end = at + HEAD.size + length
+            if known and end + DIGEST > len(data):
+                break
+            final = _digest(final, data[at:end]) if known else b""
+            if not known or data[end : end + DIGEST] != final:
+                # Some file systems fill what was not written yet with zeros.
+                if any(data[-DIGEST:]):
+                    raise ValueError(f"save {len(payloads) + 1} differs from its checksum")
+                break
+            payloads.append(data[at + HEAD.size : end])
+            at = end + DIGEST
+        if not payloads:
+            raise ValueError("it ends before its first save does")
+        return Saved(payloads)
