@@ -97,6 +97,9 @@ class ProxyStepPolicy:
         noisy step that was taken back.
     patience : int
         Steps after a leap during which ℓ limits η in place of the distance travelled.
+    flat : float
+        The curvature that a batch shows counts at least this share of the proxy's: a few rows may
+        show none.
     surprise : float
         How many times what is explained is believed of a difference; how many times ℓ may grow by
         one measurement, and how many times the way so far noise may move the iterate meanwhile.
@@ -119,6 +122,7 @@ class ProxyStepPolicy:
     growth: float = 0.8
     caution: float = 0.125
     patience: int = 10
+    flat: float = 0.1
     surprise: float = 4.0
     every_step: int = 20
     then_every: int = 10
@@ -159,11 +163,12 @@ class Noise:
         paper's plain correction), 1/k if ∇h does not move (δ = 0: the mean of all differences). In
         between it decays whenever ``η < 1/δ``: noise moves the iterate by at most ``η a √v``, hence
         ∇h by ``c a √v`` with ``c = δη < 1``, and ``a = N⁻/(N⁻ + v)`` with ``N⁻ = c²a v/(1 − …)``
-        has no positive fixed point. The least gain, that of weights k³, forgets a start that was
+        has no positive fixed point. The least gain, that of weights k⁵, forgets a start that was
         noisier, or an N that was too small. An answer that is in ``excess`` is cut.
         """
         noise, before = self.recent, square(self.error**0.5 + drift)
-        gain = max(before / (before + noise), share(k)) if noise > 0 else 1.0
+        least = share(k, AveragePolicy.differences)
+        gain = max(before / (before + noise), least) if noise > 0 else 1.0
         error = (1 - gain) ** 2 * before + gain**2 * noise
         return changed(self, gain=gain / excess, error=error)
 
@@ -215,7 +220,7 @@ class Growth:
         """
         seen, step, change = signals.seen, signals.step, signals.change
         if change is None or seen.noise == 0:
-            return changed(self, shown=False)
+            return changed(self, shown=False) if self.shown else self
         # Changes by less than this share are rounding.
         rounding = math.sqrt(sys.float_info.epsilon)
         whole, squared = signals.whole, dot(step, step)
@@ -227,12 +232,15 @@ class Growth:
         if 0 < noise < self.level:
             # Both sums shrink with the curvature: what was measured in noisier times would rule.
             past *= square(noise / self.level)
-        curvature = past * self.curvature + max(0.0, dot(whole, step)) / squared
+        # q is the change's share of this; the rest is the proxy's.
+        shown = dot(whole, step) / squared
+        newest = max(0.0, shown, policy.flat * (shown - (signals.q or 0.0)))
+        curvature = past * self.curvature + newest
         noise_change = past * self.noise_change + dot(change, change) / squared
         value = noise_change / curvature if curvature > 0 else self.value
         value = min(value, policy.surprise * self.value or math.inf)
-        shown = norm(change) > rounding * norm(whole)
-        return Growth(value, noise_change, curvature, seen.k, noise, shown)
+        apart = norm(change) > rounding * norm(whole)
+        return Growth(value, noise_change, curvature, seen.k, noise, apart)
 
 
 @dataclass(frozen=True)
@@ -454,7 +462,8 @@ class ProxyStep(StepSize):
             eta, leaps = self._leap(state, signals)
         else:
             eta, leaps = policy.grow * state.eta, state.leaps
-        state = changed(state, leaps=leaps)
+        if leaps is not state.leaps:
+            state = changed(state, leaps=leaps)
         eta = min(eta, self._limit(state, k, old.leaps.going))
         if old.previous is not None and signals.q is not None and signals.q > 2 / old.eta:
             # The last step overshot.
@@ -523,19 +532,17 @@ class ProxyStep(StepSize):
         """Return the largest η that δ, ℓ and, except for a leap, noise and distance allow."""
         policy, path, delta, growth = self.policy, state.path, state.similarity.delta, state.growth
         # Beyond it, the quadratic term is lost in rounding.
-        limits, level = [1 / sys.float_info.epsilon], state.noise.damping * state.noise.spread
+        limit, level = 1 / sys.float_info.epsilon, state.noise.damping * state.noise.spread
         if delta > 0:
-            limits.append(1 / delta)
+            limit = min(limit, 1 / delta)
         if growth.value > 0:
-            limits.append(policy.growth / (state.noise.damping * growth.value))
-        distance = max(norm(path.averages.long - state.start), state.leaps.reach)
+            limit = min(limit, policy.growth / (state.noise.damping * growth.value))
         if leaping or level == 0:
-            pass
-        elif growth.value > 0 and k < state.leaps.patience:
-            limits.append(policy.surprise * path.farthest / math.sqrt(level))
-        elif distance > 0:
-            limits.append(policy.reach * distance / math.sqrt((k + 1) * level))
-        return min(limits)
+            return limit
+        if growth.value > 0 and k < state.leaps.patience:
+            return min(limit, policy.surprise * path.farthest / math.sqrt(level))
+        distance = max(norm(path.averages.long - state.start), state.leaps.reach)
+        return min(limit, policy.reach * distance / math.sqrt((k + 1) * level) or math.inf)
 
     def gain(self, state: ProxyState) -> float | None:
         """Return the weight of the newest difference in the mean of all."""
@@ -549,7 +556,7 @@ class ProxyStep(StepSize):
         self, state: ProxyState, k: int, linear: Vector, centre: Vector, solve: Solve
     ) -> tuple[Vector, ProxyState]:
         """Solve the subproblem, with a smaller η if it is not convex or nearly singular."""
-        policy, step = self.policy, state.step
+        policy, step, same = self.policy, state.step, state.eta
         assert step is not None
         state = changed(state, linear=linear, step=changed(step, centre=centre))
         if step.gap is not None and state.proxied and not state.leaps.going and is_due(k, 1):
@@ -561,7 +568,7 @@ class ProxyStep(StepSize):
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, eta)
                 if not norm(w - centre) > longest:
-                    return w, changed(state, eta=eta)
+                    return w, state if eta == same else changed(state, eta=eta)
                 if noisy:
                     # Too long for what is known, which says nothing about the proxy.
                     eta = eta / policy.grow
@@ -596,8 +603,10 @@ class ProxyStep(StepSize):
         if undo is not None and state.previous and same_point(centre, undo.centre):
             last = undo.difference if state.exact else state.previous.difference
             previous = Point(undo.centre, undo.anchor, last)
-        time, farthest = path.time + state.eta, max(path.farthest, norm(w - state.start))
-        after = Path(path.averages.with_iterate(k, w), norm(w - centre), time, farthest)
+        after = changed(
+            path, averages=path.averages.with_iterate(k, w), moved=norm(w - centre),
+            time=path.time + state.eta, farthest=max(path.farthest, norm(w - state.start)),
+        )  # fmt: skip
         return changed(state, path=after, before=path, previous=previous, step=None)
 
     def answer(self, state: ProxyState, w: Vector) -> Vector:

@@ -28,11 +28,13 @@ from proxyprox._util.arrays import Vector, changed, dot
 class AveragePolicy:
     """The powers of k in the weights of both averages, set by ``docs/results/auto_eta``.
 
-    Means of noise and of squared gradients have the weights of the long average.
+    Means of noise and of squared gradients have the weights of the long average; ``differences`` is
+    the power for the least weight of the newest difference in the mean of all.
     """
 
     long: int = 3
     short: int = 15
+    differences: int = 5
 
 
 def share(k: int, power: int = AveragePolicy.long) -> float:
@@ -57,7 +59,7 @@ class Averages:
         """Enter the iterate to which step k has led."""
         long = self.long + share(k) * (w - self.long)
         short = self.short + share(k, AveragePolicy.short) * (w - self.short)
-        return Averages(long, short, self.lag)
+        return changed(self, long=long, short=short)
 
     @property
     def answer(self) -> Vector:
