@@ -22,7 +22,8 @@ from proxyprox import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.diagnostics import Audit, audit
+from proxyprox.advice.audit import audit
+from proxyprox.advice.report import Audit
 
 
 def quadratic(rng: np.random.Generator, d: int) -> Problem:

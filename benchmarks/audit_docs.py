@@ -16,7 +16,8 @@ import numpy as np
 from audit_truth import CAP, needed
 from experiments import datasets
 from proxyprox import GLM, Problem, logistic_regression, minimize
-from proxyprox.diagnostics import audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 

@@ -23,7 +23,9 @@ import numpy as np
 import proxyprox as pp
 from audit_function_cases import BATCHES, MADE_ON, NOT_USED, Rows, proxies, target
 from audit_verdicts import OPTIONS, SLACK, beside_trivial_rules
-from proxyprox.diagnostics import Verdict, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Verdict
 
 SHARES, CAP = (0.05, 0.01), 1000
 RUNS, AUDITS = 4, 2

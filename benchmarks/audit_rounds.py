@@ -13,19 +13,11 @@ from typing import Any
 import numpy as np
 
 from experiments import datasets
-from proxyprox import (
-    FunctionProxy,
-    Problem,
-    ProxyBFGS,
-    Zero,
-    audit,
-    logistic_regression,
-    minimize,
-)
-from proxyprox.diagnostics import RoundAudit, Verdict
-from proxyprox.diagnostics.rounds import count_lbfgs
+from proxyprox import FunctionProxy, Problem, ProxyBFGS, audit, logistic_regression, minimize
+from proxyprox.advice.report import Verdict
+from proxyprox.advice.rounds import RoundAudit, count_lbfgs
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import ScaledProxy, Zero
 
 L2, EPSILON, SEEDS = 1e-5, 1e-6, 5
 CHOICES = ("the audit's", "always this proxy", "never a proxy", "L-BFGS")

@@ -22,10 +22,11 @@ from typing import Any
 import numpy as np
 
 from audit_cases import PROXIES, Case, cases, target
-from proxyprox import SGD, Problem, ProxyProx, Relative, Residual, Steps, minimize
-from proxyprox.diagnostics import best_weights
+from proxyprox import SGD, Problem, ProxyProx, minimize
+from proxyprox.advice.curvature import best_weights
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
+from proxyprox.stopping import Relative, Residual, Steps
 
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""

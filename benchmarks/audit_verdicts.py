@@ -22,7 +22,8 @@ from typing import Any
 
 from audit_cases import HELD_OUT, PROXIES, TESTED_ON, TUNED_ON, target
 from proxyprox import Problem
-from proxyprox.diagnostics import Verdict, audit
+from proxyprox.advice.audit import audit
+from proxyprox.advice.report import Verdict
 
 SLACK = 1.5
 PARTS = {"tuned": TUNED_ON, "tested": TESTED_ON, "held out": HELD_OUT}

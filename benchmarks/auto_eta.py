@@ -83,7 +83,7 @@ def run_auto(cell: Cell, seed: int, ks: tuple[int, ...] = KS) -> dict[str, Any]:
 
     call = {
         "method": pp.SGD("auto") if cell.kind is None else pp.ProxyProx(eta="auto"),
-        "stop": pp.Residual(EXACT if loss.dim <= SMALL else ROUGH),
+        "stop": pp.stopping.Residual(EXACT if loss.dim <= SMALL else ROUGH),
         "steps": max(ks),
         "budget": max(ks),
     }

@@ -32,7 +32,7 @@ from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from proxyprox import NonFiniteError
+from proxyprox.inner import NonFiniteError
 from proxyprox.torch import (
     EMA,
     BatchStatisticsWarning,

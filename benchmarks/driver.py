@@ -7,7 +7,9 @@ import time
 import numpy as np
 
 from _measure import Row
-from proxyprox import Problem, ProxyProx, Uniform, Zero, minimize
+from proxyprox import Problem, ProxyProx, minimize
+from proxyprox.averaging import Uniform
+from proxyprox.problems import Zero
 
 SIZE = 100
 STEPS = 5000
@@ -69,6 +71,6 @@ class _Constant:
 
 
 def _solver() -> object:
-    from proxyprox import ClosedForm
+    from proxyprox.inner import ClosedForm
 
     return ClosedForm()

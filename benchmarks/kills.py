@@ -104,8 +104,8 @@ def minimised(folder: Path, **options: Any) -> None:
 def plain(folder: Path) -> None:
     """Stochastic corrections and an average; saved at every step."""
     minimised(
-        folder, method=pp.AuxMVR(a=0.2, eta=0.5), inner=pp.QuasiNewton(),
-        stop=pp.Residual(1e-9), averaging=pp.Geometric(0.1),
+        folder, method=pp.methods.AuxMVR(a=0.2, eta=0.5), inner=pp.inner.QuasiNewton(),
+        stop=pp.stopping.Residual(1e-9), averaging=pp.averaging.Geometric(0.1),
     )  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def seldom(folder: Path) -> None:
 
 def safeguard(folder: Path) -> None:
     """All arms of a safeguarded run."""
-    minimised(folder, method=pp.ProxyProx(0.5), stop=pp.Residual(1e-6), safeguard=True)
+    minimised(folder, method=pp.ProxyProx(0.5), stop=pp.stopping.Residual(1e-6), safeguard=True)
 
 
 def command(*arguments: str | int | Path) -> None:

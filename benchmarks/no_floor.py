@@ -95,7 +95,7 @@ def run_method(method: Any, *, mean: bool = False) -> Callable[..., dict[float, 
         problem = pp.Problem(table.target.with_batch_size(batch), table.proxy)
         limit = int(MARKS[-1] * table.rows)
         ends = {"tol": 0.0} if batch is None else {}
-        with contextlib.suppress(pp.OracleError, pp.NonFiniteError):
+        with contextlib.suppress(pp.OracleError, pp.inner.NonFiniteError):
             pp.minimize(problem, method=method, steps=limit, rng=seed, callback=watch, **ends)
         return watch.found
 
@@ -133,13 +133,13 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
         "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
         "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),
         "SVRP auto": [(f"batch {b}", b, run_method(pp.SVRP())) for b in batches],
-        "PAGE": grid(lambda x: run_method(pp.PAGE(x)), reduced),
+        "PAGE": grid(lambda x: run_method(pp.methods.PAGE(x)), reduced),
         "L-BFGS": [("memory 20", None, run_lbfgs)],
         "ProxyBFGS": [("", None, run_method(pp.ProxyBFGS()))],
     }  # fmt: skip
     if small:
         sizes = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
-        found["SAGA"] = grid(lambda x: run_method(pp.SAGA(x)), sizes, (1,))
+        found["SAGA"] = grid(lambda x: run_method(pp.methods.SAGA(x)), sizes, (1,))
     return found
 
 

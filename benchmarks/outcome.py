@@ -208,20 +208,20 @@ def method_of(rng: np.random.Generator, loss: Loss) -> tuple[str, Any]:
     if draw == 0:
         return "SGD", pp.SGD(eta)
     if draw == 1 and eta != "auto":
-        return "AuxMom", pp.AuxMom(0.3, eta=eta)
+        return "AuxMom", pp.methods.AuxMom(0.3, eta=eta)
     if draw == 2 and eta != "auto":
-        return "AuxMVR", pp.AuxMVR(0.3, eta=eta)
+        return "AuxMVR", pp.methods.AuxMVR(0.3, eta=eta)
     if draw == 3:
-        return "EMA", pp.ProxyProx(eta, pp.EMA(0.3))
+        return "EMA", pp.ProxyProx(eta, pp.corrections.EMA(0.3))
     if draw == 4:
-        return "Storm", pp.ProxyProx(eta, pp.Storm(0.3))
+        return "Storm", pp.ProxyProx(eta, pp.corrections.Storm(0.3))
     if draw == 5:
-        return "Mean", pp.ProxyProx(eta, pp.Mean())
+        return "Mean", pp.ProxyProx(eta, pp.corrections.Mean())
     if draw in (6, 7) and convex:
         return "DANE", pp.DANE(eta) if rng.random() < 0.7 else pp.DANE()
     if draw == 8 and convex and loss.mu > 0:
         delta = loss.curvature * float(rng.choice([0.01, 1.0]))
-        return "sliding", pp.AcceleratedSliding(delta=delta, mu=loss.mu)
+        return "sliding", pp.methods.AcceleratedSliding(delta=delta, mu=loss.mu)
     return "ProxyProx", pp.ProxyProx(eta)
 
 
@@ -260,7 +260,7 @@ def cases(seed: int) -> dict[str, Case]:
     steps = int(rng.choice([1, 2, 3, 5, 10, 20, 40, 100]))
     call: dict[str, Any] = {"method": method, "steps": steps, "rng": seed, "w0": loss.w0}
     if rng.random() < 0.15:
-        call["averaging"] = pp.Uniform()
+        call["averaging"] = pp.averaging.Uniform()
     if rng.random() < 0.06 and not method.exact:
         call["safeguard"] = True
     if rng.random() < 0.1:

@@ -7,8 +7,9 @@ import scipy.special
 
 from _measure import Row, in_turns
 from experiments import datasets
-from proxyprox import Problem, ProxyProx, Residual, Run, logistic_regression
+from proxyprox import Problem, ProxyProx, Run, logistic_regression
 from proxyprox.inner.exact import minimise_exactly
+from proxyprox.stopping import Residual
 
 STEPS = 1000
 CHUNK = 100

@@ -24,7 +24,8 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from experiments import datasets
-from proxyprox.diagnostics import audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
 
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""

@@ -409,7 +409,7 @@ ABLATIONS: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
     "start at w0": ({"method": pp.ProxyBFGS(start_at_proxy=False)}, contextlib.nullcontext),
     "metric at the first point only": ({}, fixed_curvature),
     "λ and c as at first": ({}, lambda: patch.object(METRIC, "fitted", lambda self, *a, **k: self)),
-    "c = 1": ({}, lambda: patch.object(quasi_newton, "SCALES", np.ones(1))),
+    "c = 1": ({}, lambda: patch.object(METRIC, "scales", lambda along: np.ones(1))),
     "first λ not by the gain": (
         {},
         lambda: patch.object(METRIC, "promised", lambda self, *a, **k: self),

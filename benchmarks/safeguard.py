@@ -31,9 +31,9 @@ EARLY = 30
 # The middle of a method's grid: in units of 1/H, or of the parameters where it scales the gradient.
 RIVALS = {
     "SGD": (pp.SGD("auto"), 0.1 * 2.2**5.5),
-    "heavy ball": (pp.Momentum(), 0.7),
-    "Nesterov": (pp.Momentum(nesterov=True), 0.7),
-    "Adagrad": (pp.Adagrad(), 0.5),
+    "heavy ball": (pp.methods.Momentum(), 0.7),
+    "Nesterov": (pp.methods.Momentum(nesterov=True), 0.7),
+    "Adagrad": (pp.methods.Adagrad(), 0.5),
     "Adam": (pp.Adam(), 0.05),
 }
 

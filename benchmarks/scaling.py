@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse
 
 from _measure import Row, seconds
-from proxyprox import Problem, ProxyProx, Residual, logistic_regression, minimize
+from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+from proxyprox.stopping import Residual
 
 
 def _problem(rows: int, nonzeros: int, columns: int = 100) -> Problem:

@@ -22,7 +22,7 @@ METHODS = {
     'SGD("auto")': pp.SGD("auto"),
     "Adam()": pp.Adam(),
     "Adam(0.01)": pp.Adam(0.01),
-    "Adagrad()": pp.Adagrad(),
+    "Adagrad()": pp.methods.Adagrad(),
 }
 
 

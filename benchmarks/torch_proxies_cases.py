@@ -23,7 +23,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
-from proxyprox import NonFiniteError
+from proxyprox.inner import NonFiniteError
 from proxyprox.torch import (
     EMA,
     ImplicitStep,

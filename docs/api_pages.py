@@ -1,7 +1,8 @@
 """Write the pages of the API reference: which public names belong to which kind of user.
 
-The names of the top package are grouped here; those of its applications come from their
-``__all__``, so that a new name has a page at the next build.
+The names of the top package are grouped here with those of its parts, such as
+``methods.SAGA``; those of its applications come from their ``__all__``, so that a new name has
+a page at the next build.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-# page: (title, what one finds there, {section: names of the top package, or a module})
+# page: (title, what one finds there, {section: names in the top package, or a module})
 PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
     "minimize": (
         "Everybody: minimise",
         "A problem, one call, an answer with what was paid for it.",
         {
-            "Run it": "minimize Run scipy_method Problem Budget Checkpoint",
-            "What comes back": "Result Status Trace StepRecord Ledger Step Query",
+            "Run it": "minimize Run scipy.scipy_method Problem Budget Checkpoint",
+            "What comes back": (
+                "Result Status result.Trace result.StepRecord Ledger oracle.Step oracle.Query"
+            ),
             "Targets and proxies": (
                 "logistic_regression linear_regression softmax_regression poisson_regression "
                 "gamma_regression GLM Quadratic LeastSquares FunctionObjective FunctionProxy "
-                "ValueObjective ValueProxy regularized Zero"
+                "ValueObjective ValueProxy problems.regularized problems.Zero"
             ),
-            "Penalties": "L1 ElasticNet Box",
-            "Errors": "OracleError NonFiniteError CheckpointError",
+            "Penalties": "L1 penalties.ElasticNet Box",
+            "Errors": "OracleError inner.NonFiniteError CheckpointError",
         },
     ),
     "audit": (
@@ -32,7 +35,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "Measure a proxy before anything is spent, and the theorems as functions.",
         {
             "Audit and plan": "audit plan",
-            "What they return": "proxyprox.diagnostics",
+            "What they return": "proxyprox.advice.report",
             "The theorems": "proxyprox.theory",
         },
     ),
@@ -66,20 +69,24 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "What `minimize` is put together from, to choose or to replace.",
         {
             "Methods with a proxy": (
-                "ProxyProx ProxyBFGS DANE SVRP PAGE SAGA SPAM StabilizedDANE FedRed AuxMom AuxMVR "
-                "AcceleratedSliding"
+                "ProxyProx ProxyBFGS DANE SVRP methods.PAGE methods.SAGA methods.SPAM "
+                "methods.StabilizedDANE methods.FedRed methods.AuxMom methods.AuxMVR "
+                "methods.AcceleratedSliding"
             ),
-            "Methods without one": "SGD Momentum Adagrad Adam",
-            "Corrections": "Plain EMA Mean Storm",
-            "Step sizes": "AutoStep Decay",
+            "Methods without one": "SGD methods.Momentum methods.Adagrad Adam",
+            "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
+            "Step sizes": "stepsizes.AutoStep stepsizes.Decay",
             "Inner solvers": (
-                "Auto ClosedForm QuasiNewton Newton NewtonCG LBFGS GradientDescent Nesterov "
-                "StochasticGradient ProximalGradient"
+                "inner.Auto inner.ClosedForm inner.QuasiNewton inner.Newton inner.NewtonCG LBFGS "
+                "inner.GradientDescent inner.Nesterov inner.StochasticGradient "
+                "inner.ProximalGradient"
             ),
             "When a subproblem is solved": (
-                "StronglyConvex Convex NonConvex SDane Residual Relative Steps RandomSteps"
+                "stopping.StronglyConvex stopping.Convex stopping.NonConvex stopping.SDane "
+                "stopping.Residual stopping.Relative stopping.Steps stopping.RandomSteps"
             ),
-            "Averages": "Last Uniform Geometric Adaptive",
+            "Averages": "averaging.Last averaging.Uniform averaging.Geometric averaging.Adaptive",
+            "Observers": "proxyprox.observers",
         },
     ),
     "extending": (
@@ -88,7 +95,8 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         {
             "Checks": "proxyprox.testing",
             "Interfaces": (
-                "Objective Proxy Penalty Method Request Answers OuterStep StepSize Subproblem"
+                "problems.Objective problems.Proxy problems.Penalty Method Request methods.Answers "
+                "methods.OuterStep StepSize inner.Subproblem"
             ),
         },
     ),

@@ -256,7 +256,7 @@ def run_ours(arm: Arm, identify: bool, rollouts: int, guard: bool = True) -> tup
     proxy = simulator()
     target = arm.target(TrajectoryAdjoint(proxy, rollouts=2))
 
-    def note(step: pp.Step) -> None:
+    def note(step: pp.oracle.Step) -> None:
         curve.append((step.ledger.target_samples, arm.cost(step.w)))
 
     tuned = tune(
@@ -273,7 +273,7 @@ def run_first_order(arm: Arm, kind: str, rate: float, proxy: Any, w: Array, most
     curve = [(0, arm.cost(w))]
     first = curve[0][1]
 
-    def note(step: pp.Step) -> bool:
+    def note(step: pp.oracle.Step) -> bool:
         samples = step.ledger.target_samples
         if "ES" in kind or samples <= 20 or samples % 4 == 2:
             curve.append((samples, arm.cost(step.w)))

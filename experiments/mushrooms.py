@@ -103,30 +103,42 @@ def rivals() -> tuple[Candidate, ...]:
     """Return the methods without a proxy, each with nine step sizes and the usual momenta."""
     return (
         Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 0.2),
-        Candidate("heavy ball", lambda eta: {"method": pp.Momentum(eta)}, 0.025, 2.5, 0.2),
+        Candidate("heavy ball", lambda eta: {"method": pp.methods.Momentum(eta)}, 0.025, 2.5, 0.2),
         Candidate(
-            "Nesterov", lambda eta: {"method": pp.Momentum(eta, nesterov=True)}, 0.025, 2.5, 0.2
+            "Nesterov",
+            lambda eta: {"method": pp.methods.Momentum(eta, nesterov=True)},
+            0.025,
+            2.5,
+            0.2,
         ),
-        Candidate("Adagrad", lambda eta: {"method": pp.Adagrad(eta)}, 0.1, 2.5, 0.2),
+        Candidate("Adagrad", lambda eta: {"method": pp.methods.Adagrad(eta)}, 0.1, 2.5, 0.2),
         Candidate("Adam", lambda eta: {"method": pp.Adam(eta)}, 0.01, 2.5, 0.2),
     )
 
 
 def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
     """Return the three methods of the paper's figure with gradient-descent inner steps."""
-    stop = pp.Steps(inner_steps)
+    stop = pp.stopping.Steps(inner_steps)
     note = f"{inner_steps} GD steps"
 
     def proxyprox(eta: float) -> dict[str, Any]:
         # T steps of size η/T cover the proximal step: one number to tune, as for the others.
-        inner = pp.GradientDescent(step_size=eta / inner_steps, implicit=True)
+        inner = pp.inner.GradientDescent(step_size=eta / inner_steps, implicit=True)
         return {"method": pp.ProxyProx(eta), "inner": inner, "stop": stop}
 
     def auxmom(gamma: float) -> dict[str, Any]:
-        return {"method": pp.AuxMom(a=0.1), "inner": pp.GradientDescent(gamma), "stop": stop}
+        return {
+            "method": pp.methods.AuxMom(a=0.1),
+            "inner": pp.inner.GradientDescent(gamma),
+            "stop": stop,
+        }
 
     def auxmvr(gamma: float) -> dict[str, Any]:
-        return {"method": pp.AuxMVR(a=0.1), "inner": pp.GradientDescent(gamma), "stop": stop}
+        return {
+            "method": pp.methods.AuxMVR(a=0.1),
+            "inner": pp.inner.GradientDescent(gamma),
+            "stop": stop,
+        }
 
     return (
         Candidate(f"ProxyProx, {note}", proxyprox, 0.25, 3.0, inner_steps / 4),
@@ -138,14 +150,14 @@ def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
 def exact_methods() -> tuple[Candidate, ...]:
     """Return ProxyProx with solved subproblems and three corrections: beyond the paper."""
     grids: dict[str, tuple[Any, float, float, float]] = {
-        "ProxyProx, exact": (pp.Plain(), 1.0, 4.0, 1.0),
-        "ProxyProx, exact, EMA": (pp.EMA(0.1), 0.25, 8.0, 1.5),
-        "ProxyProx, exact, running mean": (pp.Mean(), 0.25, 8.0, 1.0),
+        "ProxyProx, exact": (pp.corrections.Plain(), 1.0, 4.0, 1.0),
+        "ProxyProx, exact, EMA": (pp.corrections.EMA(0.1), 0.25, 8.0, 1.5),
+        "ProxyProx, exact, running mean": (pp.corrections.Mean(), 0.25, 8.0, 1.0),
     }
 
     def candidate(name: str, correction: Any, *grid: float) -> Candidate:
         def build(eta: float) -> dict[str, Any]:
-            return {"method": pp.ProxyProx(eta, correction), "stop": pp.Residual(EXACT)}
+            return {"method": pp.ProxyProx(eta, correction), "stop": pp.stopping.Residual(EXACT)}
 
         return Candidate(name, build, *grid)
 
@@ -220,7 +232,7 @@ def one_full_gradient(config: Config, job: Job) -> list[Point]:
     """
     target = target_loss(config)
     problem = pp.Problem(target.with_batch_size(None), target.label_free())
-    stop = pp.Residual(1e-12)
+    stop = pp.stopping.Residual(1e-12)
     result = pp.minimize(problem, method=pp.DANE(eta=math.inf), steps=1, stop=stop)
     price = math.ceil(target.design.rows / (job.batch_size or target.design.rows))
     # Where the curve falls is shown exactly, between two of the usual points.

@@ -4,7 +4,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from proxyprox import Geometric, Last, Problem, ProxyProx, Quadratic, Uniform, minimize
+from proxyprox import Problem, ProxyProx, Quadratic, minimize
+from proxyprox.averaging import Geometric, Last, Uniform
 
 
 def shares(averaging, etas):

@@ -17,8 +17,9 @@ WRONG = {
     "None": (None, TypeError, ["a NoneType", "ndarray"]),
 }
 SOLVERS = [
-    pp.GradientDescent(), pp.Nesterov(), pp.Newton(), pp.NewtonCG(), pp.QuasiNewton(), pp.LBFGS(),
-    pp.ProximalGradient(), pp.StochasticGradient(steps=4),
+    pp.inner.GradientDescent(), pp.inner.Nesterov(), pp.inner.Newton(), pp.inner.NewtonCG(),
+    pp.inner.QuasiNewton(), pp.LBFGS(),
+    pp.inner.ProximalGradient(), pp.inner.StochasticGradient(steps=4),
 ]  # fmt: skip
 
 
@@ -58,7 +59,8 @@ class Late:
 def call(objective, proxy, tmp_path, inner=None):
     return pp.minimize(
         pp.Problem(objective, proxy), np.ones(2), method=pp.ProxyProx(0.3), steps=8, rng=0,
-        inner=inner or pp.Newton(), stop=pp.Residual(1e-9), checkpoint=tmp_path / "run",
+        inner=inner or pp.inner.Newton(), stop=pp.stopping.Residual(1e-9),
+        checkpoint=tmp_path / "run",
     )  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def test_a_gradient_of_the_wrong_kind(name, whose, after, tmp_path):
     ],
 )
 def test_other_answers_of_the_wrong_kind(which, answer, words, tmp_path):
-    inner = {"hessian": pp.Newton(), "hvp": pp.NewtonCG(), "value": pp.LBFGS()}[which]
+    inner = {"hessian": pp.inner.Newton(), "hvp": pp.inner.NewtonCG(), "value": pp.LBFGS()}[which]
     with pytest.raises((ValueError, TypeError)) as caught:
         call(Late(), Late(which, 0, answer), tmp_path, inner)
     for word in words:
@@ -122,9 +124,9 @@ def test_a_proxy_gradient_that_is_not_finite(inner, after, bad, tmp_path):
 @pytest.mark.parametrize(
     ("which", "inner", "answer"),
     [
-        ("hessian", pp.Newton(), np.full((2, 2), np.nan)),
-        ("hessian", pp.QuasiNewton(), np.full((2, 2), np.inf)),
-        ("hvp", pp.NewtonCG(), np.full(2, np.nan)),
+        ("hessian", pp.inner.Newton(), np.full((2, 2), np.nan)),
+        ("hessian", pp.inner.QuasiNewton(), np.full((2, 2), np.inf)),
+        ("hvp", pp.inner.NewtonCG(), np.full(2, np.nan)),
         ("value", pp.LBFGS(), np.nan),
         ("value", pp.LBFGS(), np.inf),
     ],
@@ -151,6 +153,6 @@ def test_a_schedule_that_fails_half_way(tmp_path):
     with pytest.raises(pp.OracleError, match=r"ValueError in outer step 3: eta\(3\) must be") as e:
         pp.minimize(
             pp.Problem(Late(), Late()), np.ones(2), rng=0, steps=8,
-            method=pp.ProxyProx(lambda k: 3.0 - k), stop=pp.SDane(),
+            method=pp.ProxyProx(lambda k: 3.0 - k), stop=pp.stopping.SDane(),
         )  # fmt: skip
     assert e.value.result.steps == 3

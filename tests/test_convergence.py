@@ -110,7 +110,7 @@ def test_the_method_of_those_who_name_none(case: str) -> None:
         "same": pp.Problem(same, same.label_free()),
         "sampled": pp.Problem(same, same.label_free()),
     }
-    given = {"inner": pp.ClosedForm()} if case == "inner" else {}
+    given = {"inner": pp.inner.ClosedForm()} if case == "inner" else {}
     result = pp.minimize(problems[case], steps=3, rng=0, **given)
     exact = "chosen because the target's gradients are exact"
     expected = {
@@ -167,7 +167,7 @@ def test_a_run_starts_at_the_minimum_of_the_proxy() -> None:
         (lambda w: -float(w @ w), lambda w: -2 * w - 1.0),
         (lambda w: np.nan if w @ w > 0.1 else -float(w.sum()), lambda w: -np.ones(4)),
         pp.Quadratic(np.diag([1.0, 1.0, -1.0, 1.0]), b=np.ones(4)),
-        pp.Zero(),
+        pp.problems.Zero(),
     ],
     ids=["separable", "linear", "concave", "nan", "saddle", "zero"],
 )
@@ -224,7 +224,7 @@ def test_scipy_bounds_are_bounds() -> None:
 
     problem = pp.Problem(TARGET, NEAR, bounds=Bounds([0.0] * 3, [0.5] * 3))
     np.testing.assert_array_equal(problem.penalty.prox(np.full(3, 2.0), 1.0), np.full(3, 0.5))
-    assert pp.regularized(problem, 0.1, np.zeros(3)).penalty is problem.penalty
+    assert pp.problems.regularized(problem, 0.1, np.zeros(3)).penalty is problem.penalty
 
 
 def test_other_scales_are_another_problem(tmp_path: Any) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import EMA, Mean, Plain, Storm
-from proxyprox.corrections import Paired, tuned_power
+from proxyprox.corrections import EMA, Mean, Paired, Plain, Storm, tuned_power
 
 RNG = np.random.default_rng(0)
 DIFFERENCES = RNG.normal(size=(7, 3))

@@ -7,7 +7,14 @@ import pytest
 
 import proxyprox as pp
 
-RULES = [None, pp.SDane(), pp.Residual(1e-8), pp.Residual(1e-300), pp.Steps(3), pp.NonConvex()]
+RULES = [
+    None,
+    pp.stopping.SDane(),
+    pp.stopping.Residual(1e-8),
+    pp.stopping.Residual(1e-300),
+    pp.stopping.Steps(3),
+    pp.stopping.NonConvex(),
+]
 
 
 def logistic(seed, backend):
@@ -38,7 +45,9 @@ def test_the_zero_proxy_is_sgd_bit_for_bit(seed, backend):
     for stop in RULES:
         call = {"steps": 12, "rng": seed, "stop": stop}
         sgd = pp.minimize(pp.Problem(objective), w0, method=pp.SGD(eta), **call)
-        zero = pp.minimize(pp.Problem(objective, pp.Zero()), w0, method=pp.ProxyProx(eta), **call)
+        zero = pp.minimize(
+            pp.Problem(objective, pp.problems.Zero()), w0, method=pp.ProxyProx(eta), **call
+        )
         # The last iterate: an answer above its start is exchanged for the start.
         assert as_bytes(zero.last) == as_bytes(sgd.last)
         assert as_bytes(sgd.last) == as_bytes(by_hand(objective, w0, eta, 12, seed)), stop

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -33,9 +35,10 @@ LAYERS = [
     ["path"],
     ["advice"],
     ["run"],
+    ["observers"],
     ["minimization"],
     ["scipy", "testing"],
-    ["sklearn", "diagnostics", "torch", "dask"],
+    ["sklearn", "advice.audit", "torch", "dask"],
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
@@ -44,6 +47,8 @@ LAYERS = [
     ["proxyprox_app.cli"],
     ["__main__"],
 ]
+# Audits and plans make runs; the rest of the advice is what runs ask.
+AUDIT = {"audit", "curvature", "plan", "rehearsal", "report", "rounds", "sampling"}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 # Side by side in one layer, and yet to be kept apart.
 APART = [
@@ -54,7 +59,7 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics", "proxyprox_app.report.page", "proxyprox.sklearn",
+    "proxyprox._public", "proxyprox.advice.audit", "proxyprox_app.report.page", "proxyprox.sklearn",
     "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops", "openpyxl",
 }  # fmt: skip
 
@@ -63,13 +68,15 @@ def part_of(path):
     """Return the part of the library or, with the package's name before it, of the application."""
     if path.is_relative_to(APP):
         return f"proxyprox_app.{path.relative_to(APP).parts[0].removesuffix('.py')}"
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+    return own_part(".".join(["proxyprox", *path.relative_to(ROOT).with_suffix("").parts]))
 
 
 def own_part(module):
     """Return the part that a dotted name is in, or None if it is not ours."""
     package, _, inside = module.partition(".")
-    part = inside.partition(".")[0]
+    part, _, rest = inside.partition(".")
+    if part == "advice" and rest.partition(".")[0] in AUDIT:
+        part = "advice.audit"
     return {"proxyprox": part, "proxyprox_app": f"proxyprox_app.{part}"}.get(package)
 
 
@@ -198,7 +205,7 @@ def test_importing_the_package_imports_no_library():
 def test_public_names_need_only_the_array_libraries():
     libraries = "import numpy, scipy.sparse, scipy.special, array_api_compat"
     found = slow_modules_after("import proxyprox\nproxyprox.minimize")
-    own = {"proxyprox._public", "proxyprox.diagnostics"}
+    own = {"proxyprox._public", "proxyprox.advice.audit"}
     assert found - own == slow_modules_after(libraries)
 
 
@@ -298,6 +305,44 @@ except SystemExit as end:
     ]
 
 
+def test_the_root_has_few_names():
+    assert len(proxyprox.__all__) <= 40
+
+
+PUBLIC_MODULES = [
+    f"proxyprox.{part.stem if part.is_file() else part.name}"
+    for part in sorted(ROOT.glob("[!_]*"))
+    if re.search(
+        "^__all__ = ",
+        (part if part.is_file() else part / "__init__.py").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+]
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_a_name_of_a_part_says_where_it_is_when_the_root_is_asked_for_it(module):
+    """The list is read as text: it must be one that this finds."""
+    try:
+        names = importlib.import_module(module).__all__
+    except ImportError as error:
+        pytest.skip(str(error))
+    assert names
+    for name in {*names} - {*dir(proxyprox)}:
+        with pytest.raises(AttributeError, match=f"{name}.*: import it from proxyprox[.]"):
+            getattr(proxyprox, name)
+        with pytest.raises(ImportError, match=f"{name}.*: import it from proxyprox[.]"):
+            exec(f"from proxyprox import {name}")
+
+
+def test_names_that_left_the_root_are_found():
+    assert {f"proxyprox.{name}" for name in ("corrections", "inner", "oracle")} <= {*PUBLIC_MODULES}
+    with pytest.raises(AttributeError, match=r"import it from proxyprox\.corrections"):
+        getattr(proxyprox, "Sto" + "rm")
+    with pytest.raises(ImportError, match=r"did you mean proxyprox\.inner\.NewtonCG"):
+        from proxyprox import NewtonCg  # noqa: F401
+
+
 def test_every_public_name_exists_and_is_listed():
     for name in proxyprox.__all__:
         assert hasattr(proxyprox, name), name
@@ -319,10 +364,10 @@ def test_names_are_found_in_whatever_way_they_are_first_asked_for():
     in_new_interpreter(
         """
 import proxyprox, pydoc
-proxyprox.diagnostics.audit, proxyprox.stopping.Steps
+proxyprox.problems.Zero, proxyprox.stopping.Steps
 proxyprox.minimize = None
 assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
-assert "scipy_method(" in pydoc.render_doc(proxyprox)
+assert "minimize(" in pydoc.render_doc(proxyprox)
 """
     )
     in_new_interpreter("from proxyprox import *; minimize, Problem")

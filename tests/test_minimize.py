@@ -26,7 +26,12 @@ def problem(noise=0.2):
     return pp.Problem(target, pp.Quadratic(np.diag([1.1, 3.8])))
 
 
-METHODS = [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5), pp.DANE(eta=0.5), pp.AcceleratedSliding(0.3, 1.0)]
+METHODS = [
+    pp.ProxyProx(0.5),
+    pp.methods.AuxMVR(eta=0.5),
+    pp.DANE(eta=0.5),
+    pp.methods.AcceleratedSliding(0.3, 1.0),
+]
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda m: type(m).__name__)
@@ -74,7 +79,7 @@ def test_a_budget_unknown_ahead_ends_the_run_with_the_step_that_reaches_it(field
 
 @pytest.mark.parametrize("number", [7, 7.0, np.int64(7)])
 def test_a_number_is_a_budget_of_target_gradients(number):
-    result = pp.minimize(problem(), method=pp.AuxMVR(eta=0.5), budget=number, rng=0)
+    result = pp.minimize(problem(), method=pp.methods.AuxMVR(eta=0.5), budget=number, rng=0)
     assert result.ledger.target_gradients == 7
 
 
@@ -86,7 +91,7 @@ def test_steps_and_budget_whichever_comes_first():
 
 def test_a_larger_budget_goes_on_from_the_open_question(tmp_path):
     path = tmp_path / "run"
-    call = {"method": pp.AuxMVR(eta=0.5), "rng": 0, "stop": pp.SDane()}
+    call = {"method": pp.methods.AuxMVR(eta=0.5), "rng": 0, "stop": pp.stopping.SDane()}
     pp.minimize(problem(), budget=6, checkpoint=path, **call)
     resumed = pp.minimize(problem(), budget=15, checkpoint=path, **call)
     whole = pp.minimize(problem(), budget=15, **call)

@@ -94,8 +94,10 @@ def edge(sharp):
 
 
 SOLVERS = [
-    pp.LBFGS(), pp.Newton(), pp.QuasiNewton(), pp.NewtonCG(), pp.GradientDescent(),
-    pp.GradientDescent(step_size=0.9, implicit=True), pp.Nesterov(), pp.ProximalGradient(),
+    pp.LBFGS(), pp.inner.Newton(), pp.inner.QuasiNewton(), pp.inner.NewtonCG(),
+    pp.inner.GradientDescent(),
+    pp.inner.GradientDescent(step_size=0.9, implicit=True), pp.inner.Nesterov(),
+    pp.inner.ProximalGradient(),
 ]  # fmt: skip
 
 
@@ -103,7 +105,7 @@ SOLVERS = [
 INSIDE = pp.FunctionObjective(
     lambda w: 3.75 * (w - 0.8), value=lambda w: float(1.875 * (w - 0.8) @ (w - 0.8))
 )
-FEW = pp.Relative(1e-6) | pp.Steps(100)
+FEW = pp.stopping.Relative(1e-6) | pp.stopping.Steps(100)
 
 
 @pytest.mark.parametrize("inner", SOLVERS, ids=lambda inner: type(inner).__name__)

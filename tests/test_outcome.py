@@ -108,8 +108,8 @@ def short_of_the_rule(value):
     P = np.diag([1.0, 100.0])
     slope = pp.Quadratic(P, b=np.ones(2)).gradient
     problem = pp.Problem((value, slope), pp.Quadratic(P))
-    inner = pp.GradientDescent(step_size=1e-4, max_steps=1)
-    call = {"inner": inner, "stop": pp.Residual(1e-12), "steps": 10}
+    inner = pp.inner.GradientDescent(step_size=1e-4, max_steps=1)
+    call = {"inner": inner, "stop": pp.stopping.Residual(1e-12), "steps": 10}
     return pp.minimize(problem, np.ones(2), method=pp.ProxyProx(1.0), **call)
 
 
@@ -127,7 +127,12 @@ def test_an_inner_rule_that_mostly_failed_is_no_success_unless_the_loss_fell():
 def test_a_rule_that_fails_at_rounding_level_only_is_no_failure():
     target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.ones(2))
     blind = pp.FunctionObjective(target.gradient)
-    call = {"method": pp.ProxyProx(1.0), "inner": pp.Newton(), "stop": pp.SDane(), "steps": 200}
+    call = {
+        "method": pp.ProxyProx(1.0),
+        "inner": pp.inner.Newton(),
+        "stop": pp.stopping.SDane(),
+        "steps": 200,
+    }
     result = pp.minimize(pp.Problem(blind, pp.Quadratic(np.eye(2))), np.ones(2), **call)
     assert result.success
 
@@ -165,7 +170,9 @@ def test_a_value_that_raises_loses_nothing():
 def test_one_is_singular():
     target = pp.logistic_regression(np.eye(3), [0, 1, 1], l2=0.1, batch_size=1)
     problem = pp.Problem(target, target.label_free())
-    shown = str(pp.minimize(problem, method=pp.ProxyProx(1.0), inner=pp.Newton(), steps=1, rng=0))
+    shown = str(
+        pp.minimize(problem, method=pp.ProxyProx(1.0), inner=pp.inner.Newton(), steps=1, rng=0)
+    )
     assert "target paid   1 gradient, 1 sample\n" in shown
     assert "1 Hessian" in shown
     assert "1 Hessians" not in shown
@@ -222,7 +229,7 @@ def test_three_exact_steps_without_values_are_enough():
 
 
 @pytest.mark.parametrize(("steps", "noise"), [(10, 0.0), (100, 0.0), (10, 0.1), (100, 0.1)])
-@pytest.mark.parametrize("averaging", [None, pp.Uniform()])
+@pytest.mark.parametrize("averaging", [None, pp.averaging.Uniform()])
 def test_divergence_without_values_is_seen_in_the_gradients(steps, noise, averaging):
     result = diverging(steps, noise=noise, averaging=averaging)
     assert result.values is None
@@ -256,7 +263,7 @@ def test_the_answer_is_judged_not_the_last_iterate():
         call = {"method": pp.SGD(2.01), "steps": 40}
         problem = pp.Problem(objective)
         assert not pp.minimize(problem, np.ones(1), **call).success
-        assert pp.minimize(problem, np.ones(1), averaging=pp.Uniform(), **call).success
+        assert pp.minimize(problem, np.ones(1), averaging=pp.averaging.Uniform(), **call).success
 
 
 def test_a_falling_loss_whose_weights_grow_is_a_success():
@@ -296,7 +303,7 @@ def test_the_evidence_survives_a_checkpoint(tmp_path):
 def test_scipy_hears_of_it():
     import scipy.optimize
 
-    method = pp.scipy_method(pp.Quadratic(0.3 * T), method=pp.ProxyProx(10.0), steps=30)
+    method = pp.scipy.scipy_method(pp.Quadratic(0.3 * T), method=pp.ProxyProx(10.0), steps=30)
     found = scipy.optimize.minimize(
         lambda x: x @ T @ x / 2, np.ones(2), jac=lambda x: T @ x, method=method
     )
@@ -319,8 +326,8 @@ def test_gradients_stand_in_for_values_where_an_inner_rule_fails():
     """The rule fails in most steps, and the loss falls all the same."""
     P = np.diag([1.0, 2.0])
     problem = pp.Problem(pp.FunctionObjective(lambda w: P @ w - 1), pp.Quadratic(P))
-    inner = pp.GradientDescent(step_size=0.1, max_steps=1)
-    call = {"inner": inner, "stop": pp.Residual(1e-12), "steps": 60}
+    inner = pp.inner.GradientDescent(step_size=0.1, max_steps=1)
+    call = {"inner": inner, "stop": pp.stopping.Residual(1e-12), "steps": 60}
     result = pp.minimize(problem, np.full(2, 5.0), method=pp.ProxyProx(1.0), **call)
     assert result.success
     assert result.message.endswith("The inner rule failed in most steps.")

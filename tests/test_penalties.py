@@ -4,7 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
-from proxyprox import L1, Box, ElasticNet
+from proxyprox import L1, Box
+from proxyprox.penalties import ElasticNet
 
 numbers = st.floats(-20, 20)
 strengths = st.floats(0, 5)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import diagnostics, private, problems, simulation, stepsizes, theory
+from proxyprox import private, problems, simulation, stepsizes, theory
 from proxyprox import sklearn as estimators
 from proxyprox.problems import families
 
@@ -82,37 +82,41 @@ def core():
         **{
             kind: {}
             for kind in (
-                pp.Adaptive, pp.Last, pp.Uniform, pp.Plain, pp.Mean, pp.Auto, pp.ClosedForm,
-                pp.AutoStep, pp.SDane, pp.Zero, pp.LBFGS, pp.Nesterov, pp.Newton, pp.NewtonCG,
-                pp.ProximalGradient, pp.QuasiNewton, pp.GradientDescent, pp.ProxyBFGS, pp.DANE,
-                pp.Adam, pp.Adagrad, pp.Momentum, pp.SGD, pp.ProxyProx, pp.NonConvex,
+                pp.averaging.Adaptive, pp.averaging.Last, pp.averaging.Uniform,
+                pp.corrections.Plain, pp.corrections.Mean, pp.inner.Auto, pp.inner.ClosedForm,
+                pp.stepsizes.AutoStep, pp.stopping.SDane, pp.problems.Zero, pp.LBFGS,
+                pp.inner.Nesterov, pp.inner.Newton, pp.inner.NewtonCG,
+                pp.inner.ProximalGradient, pp.inner.QuasiNewton, pp.inner.GradientDescent,
+                pp.ProxyBFGS, pp.DANE,
+                pp.Adam, pp.methods.Adagrad, pp.methods.Momentum, pp.SGD, pp.ProxyProx,
+                pp.stopping.NonConvex,
                 stepsizes.Prodigy, families.Poisson, families.Gamma, families.Linear,
             )
         },
-        pp.EMA: {"a": 0.5},
-        pp.Storm: {"a": 0.5},
-        pp.Geometric: {"mu": 1.0},
-        pp.StochasticGradient: {"steps": 5},
-        pp.SPAM: half,
+        pp.corrections.EMA: {"a": 0.5},
+        pp.corrections.Storm: {"a": 0.5},
+        pp.averaging.Geometric: {"mu": 1.0},
+        pp.inner.StochasticGradient: {"steps": 5},
+        pp.methods.SPAM: half,
         pp.SVRP: {"p": 0.5},
-        pp.PAGE: {**half, "p": 0.5},
-        pp.SAGA: half,
-        pp.AcceleratedSliding: {"delta": 0.1, "mu": 1.0},
-        pp.AuxMom: {"a": 0.5},
-        pp.AuxMVR: {"a": 0.5},
-        pp.FedRed: {**half, "p": 0.5},
-        pp.StabilizedDANE: half,
-        pp.Convex: {"steps": 10},
-        pp.RandomSteps: {"p": 0.1},
-        pp.Relative: {"factor": 0.1},
-        pp.Residual: {"tol": 0.1},
-        pp.Steps: {"steps": 5},
-        pp.StronglyConvex: {"mu": 1.0},
+        pp.methods.PAGE: {**half, "p": 0.5},
+        pp.methods.SAGA: half,
+        pp.methods.AcceleratedSliding: {"delta": 0.1, "mu": 1.0},
+        pp.methods.AuxMom: {"a": 0.5},
+        pp.methods.AuxMVR: {"a": 0.5},
+        pp.methods.FedRed: {**half, "p": 0.5},
+        pp.methods.StabilizedDANE: half,
+        pp.stopping.Convex: {"steps": 10},
+        pp.stopping.RandomSteps: {"p": 0.1},
+        pp.stopping.Relative: {"factor": 0.1},
+        pp.stopping.Residual: {"tol": 0.1},
+        pp.stopping.Steps: {"steps": 5},
+        pp.stopping.StronglyConvex: {"mu": 1.0},
         pp.L1: {"alpha": 0.1},
-        pp.ElasticNet: {"alpha": 0.1},
+        pp.penalties.ElasticNet: {"alpha": 0.1},
         pp.Box: {},
         pp.Budget: {"target_gradients": 5},
-        pp.Decay: {"first": 1.0},
+        pp.stepsizes.Decay: {"first": 1.0},
         stepsizes.Constant: {"value": 1.0},
         stepsizes.Schedule: {"function": schedule},
         pp.Quadratic: {"P": np.eye(2), "b": np.ones(2)},
@@ -129,17 +133,15 @@ def core():
         problems.Regularized: {"loss": quadratic(), "mu": 1.0, "centre": np.zeros(2)},
         families.Logistic: {"classes": (0, 1)},
         families.Softmax: {"classes": (0, 1, 2)},
-        pp.regularized: {"problem": problem, "mu": 1.0, "centre": np.zeros(2)},
+        pp.problems.regularized: {"problem": problem, "mu": 1.0, "centre": np.zeros(2)},
         pp.linear_regression: {"X": X, "y": Y},
         pp.logistic_regression: {"X": X, "y": Y},
         pp.softmax_regression: {"X": X, "y": [0, 1, 2, 0, 1, 2]},
         pp.poisson_regression: {"X": X, "y": Y},
         pp.gamma_regression: {"X": X, "y": Y + 1},
         pp.minimize: {"problem": problem, "steps": 1},
-        pp.scipy_method: {"proxy": quadratic()},
+        pp.scipy.scipy_method: {"proxy": quadratic()},
         pp.audit: {"problem": problem},
-        diagnostics.best_weights: {"target": np.eye(2), "proxies": [np.eye(2)]},
-        diagnostics.noise_level: {"gradients": np.eye(5)[:, :2]},
         estimators.LabelBudget: {
             "estimator": estimators.ProxyLogisticRegression(), "X": X, "budget": 4,
         },
@@ -240,7 +242,6 @@ TAKEN = {
     "Private.name": {"text"},
     "FunctionSystem.parameters": {"dict"},
     "audit.others": {"set", "dict"},
-    "best_weights.proxies": {"set", "3-D", "dict"},
     "FlatLoss.full": set(NONSENSE),
     "Proxy.batches": {"set", "3-D", "list", "dict"},
     "Proxy.full": {"set", "3-D", "list", "dict"},
@@ -296,8 +297,10 @@ def results():
         pp.minimize(problem), pp.minimize(problem, steps=5, safeguard=True), exact, glm,
         glm.label_free(), glm.subsample(3, rng=0), pp.minimize(pp.Problem(value, value), X[1]),
         pp.Problem(quadratic(), quadratic(), bounds=(0, 1), scales=[1.0, 2.0]), model,
-        model.confidence_interval(), pp.Relative(0.1) | pp.Steps(5), pp.Relative(0.1) & pp.Steps(5),
-        pp.OracleError("text", result), pp.NonFiniteError("text", 3), pp.CheckpointError("text"),
+        model.confidence_interval(), pp.stopping.Relative(0.1) | pp.stopping.Steps(5),
+        pp.stopping.Relative(0.1) & pp.stopping.Steps(5),
+        pp.OracleError("text", result), pp.inner.NonFiniteError("text", 3),
+        pp.CheckpointError("text"),
     ]  # fmt: skip
 
 
@@ -340,12 +343,19 @@ ELSEWHERE = {
     "plan", "Attack", "Guarantee", "PrivacyPlan", "gaussian_epsilon", "noise_multiplier",
     "sampled_epsilon", "Evaluation", "Identification", "RolloutJournal", "RolloutLedger", "System",
     "Trajectory", "Tuned", "tune", "GymnasiumRobot", "gymnasium_resets", "MuJoCoSystem",
+    "Averaging", "Correction", "Criterion", "Progress", "AllOf", "AnyOf", "InnerResult",
+    "InnerSolver", "State", "FAMILIES", "Batch", "CanonicalFamily", "Family", "LogLink",
+    "Observation", "Restart", "as_step_size", "Defaults",
 }  # fmt: skip
+PARTS = (
+    pp, pp.averaging, pp.corrections, pp.inner, pp.methods, pp.oracle, pp.penalties, pp.result,
+    pp.scipy, pp.stopping, problems, stepsizes, private, simulation,
+)  # fmt: skip
 
 
 def test_no_public_name_is_forgotten():
     listed = {called.__name__ for made in (core, of_applications) for called in made()}
-    for module in (pp, private, simulation):
+    for module in PARTS:
         for name in set(module.__all__) - listed - ELSEWHERE:
             item = getattr(module, name)
             fits = name.startswith("Private")

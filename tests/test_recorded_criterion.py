@@ -83,15 +83,18 @@ def draw_rule(rng):
     K = int(rng.integers(1, 100))
     bound = 10 ** rng.uniform(-6, -1)
     simple = [
-        (pp.StronglyConvex(mu, G), lambda eta, D, first: math.sqrt(mu / 4 / eta * D**2 + G**2)),
-        (pp.Convex(K, G), lambda eta, D, first: math.sqrt(D**2 / (4 * eta**2 * K) + G**2)),
         (
-            pp.NonConvex(bound),
+            pp.stopping.StronglyConvex(mu, G),
+            lambda eta, D, first: math.sqrt(mu / 4 / eta * D**2 + G**2),
+        ),
+        (pp.stopping.Convex(K, G), lambda eta, D, first: math.sqrt(D**2 / (4 * eta**2 * K) + G**2)),
+        (
+            pp.stopping.NonConvex(bound),
             lambda eta, D, first: math.sqrt(7 / (16 * eta**2) * D**2 + bound**2 / 8),
         ),
-        (pp.SDane(), lambda eta, D, first: D / (2 * eta)),
-        (pp.Residual(tol), lambda eta, D, first: tol),
-        (pp.Relative(tol), lambda eta, D, first: tol * first),
+        (pp.stopping.SDane(), lambda eta, D, first: D / (2 * eta)),
+        (pp.stopping.Residual(tol), lambda eta, D, first: tol),
+        (pp.stopping.Relative(tol), lambda eta, D, first: tol * first),
     ]
     a, b = (simple[i] for i in rng.choice(len(simple), size=2, replace=False))
     kind = rng.integers(5)
@@ -100,7 +103,7 @@ def draw_rule(rng):
     if kind == 1:
         return a[0] & b[0], lambda *x: min(a[1](*x), b[1](*x)), (a[0], b[0])
     if kind == 2:
-        return a[0] | pp.Steps(2), a[1], (a[0],)
+        return a[0] | pp.stopping.Steps(2), a[1], (a[0],)
     return a[0], a[1], (a[0],)
 
 
@@ -116,7 +119,7 @@ def draw_penalty(rng):
         nonzero = g + l1 * np.sign(w)
         return np.linalg.norm(np.where(w != 0, nonzero, np.maximum(np.abs(g) - l1, 0.0)))
 
-    return (pp.L1(alpha) if kind == 1 else pp.ElasticNet(alpha, l1_ratio=share)), distance
+    return (pp.L1(alpha) if kind == 1 else pp.penalties.ElasticNet(alpha, l1_ratio=share)), distance
 
 
 def check(seed):
@@ -146,7 +149,7 @@ def check(seed):
         assert record.threshold == pytest.approx(bound, rel=1e-9, abs=floor)
         if not capped:
             assert record.held, "the solver gave up"
-        growth_counts = any(isinstance(rule, pp.NonConvex) for rule in rules)
+        growth_counts = any(isinstance(rule, pp.stopping.NonConvex) for rule in rules)
         if abs(residual - bound) > floor + 1e-9 * bound and not growth_counts:
             assert record.held == (residual <= bound)
             checked.append(record.held)
@@ -179,7 +182,7 @@ def test_the_verdict_can_be_no():
     target, proxy, _, d = draw_quadratic(rng)
     result = pp.minimize(
         pp.Problem(target, proxy), np.ones(d), method=pp.ProxyProx(1.0), steps=3, rng=0,
-        inner=pp.GradientDescent(max_steps=1), stop=pp.Residual(1e-12),
+        inner=pp.inner.GradientDescent(max_steps=1), stop=pp.stopping.Residual(1e-12),
     )  # fmt: skip
     assert not result.trace["held"].any()
     assert (result.trace["residual"] > 1e-12).all()

@@ -188,11 +188,11 @@ def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
 
     def as_before(cls):
         known = names(cls)
-        changed = cls in (pp.Ledger, pp.StepRecord)
+        changed = cls in (pp.Ledger, pp.result.StepRecord)
         return [name for name in known if name not in newer] if changed else known
 
     target = logistic(batch_size=8)
-    call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.SDane()}
+    call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.stopping.SDane()}
     problem = pp.Problem(target, target.subsample(40, rng=0))
     with monkeypatch.context() as patched:
         patched.setattr(checkpoint, "field_names", as_before)
@@ -370,7 +370,7 @@ def test_a_quadratic_of_the_same_hessian_takes_one_gradient(tmp_path):
 def test_an_inner_solve_that_falls_short_goes_on():
     target = LINEAR["logistic"]()
     problem = pp.Problem(target, target.label_free())
-    result = pp.minimize(problem, inner=pp.GradientDescent(max_steps=5), steps=200)
+    result = pp.minimize(problem, inner=pp.inner.GradientDescent(max_steps=5), steps=200)
     assert result.status is pp.Status.CONVERGED
     assert 1 < result.njev < 200
     first = np.linalg.norm(target.gradient(target.zeros(), None))
@@ -385,7 +385,9 @@ def test_other_steps_of_dane_pay_for_the_last_gradient():
         result = pp.minimize(problem, method=method, tol=1e-8, steps=200)
         assert result.njev > 2
         assert np.linalg.norm(target.gradient(result.x)) <= 1e-8 * np.linalg.norm(B)
-    averaged = pp.minimize(problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.Uniform())
+    averaged = pp.minimize(
+        problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.averaging.Uniform()
+    )
     assert np.linalg.norm(target.gradient(averaged.x)) <= 1e-8 * np.linalg.norm(B)
 
 

@@ -22,7 +22,7 @@ def snapshot(run):
     return repr(run.state), run.w.tobytes()
 
 
-def same(one: pp.Query, other: pp.Query) -> bool:
+def same(one: pp.oracle.Query, other: pp.oracle.Query) -> bool:
     return np.array_equal(one.batch, other.batch) and np.array_equal(one.points, other.points)
 
 
@@ -37,7 +37,9 @@ def test_asking_twice_is_asking_once():
     assert answered(other, given.objective).w.tobytes() == run.state.method.w.tobytes()
 
 
-@pytest.mark.parametrize("method", [pp.AuxMVR(eta=0.5), pp.ProxyProx(0.5, pp.Storm(0.2))])
+@pytest.mark.parametrize(
+    "method", [pp.methods.AuxMVR(eta=0.5), pp.ProxyProx(0.5, pp.corrections.Storm(0.2))]
+)
 def test_variance_reduction_asks_about_two_points_of_one_batch(method):
     given = problem()
     run = pp.Run(given, np.ones(3), method=method, rng=0)
@@ -84,7 +86,7 @@ def test_gradients_and_observations_exclude_each_other():
 
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
-@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5)])
+@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.methods.AuxMVR(eta=0.5)])
 def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
@@ -98,8 +100,12 @@ def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
     classes = {"logistic": ("no", "yes"), "softmax": ("a", "b", "c")}.get(family)
     options = {"l2": 0.1, "batch_size": 8, **({"classes": classes} if classes else {})}
     told, bought = build(X, labels, **options), build(X, **options)
-    direct = pp.Run(pp.Problem(told, told.label_free()), method=method, inner=pp.Newton(), rng=1)
-    blind = pp.Run(pp.Problem(bought, bought.label_free()), method=method, inner=pp.Newton(), rng=1)
+    direct = pp.Run(
+        pp.Problem(told, told.label_free()), method=method, inner=pp.inner.Newton(), rng=1
+    )
+    blind = pp.Run(
+        pp.Problem(bought, bought.label_free()), method=method, inner=pp.inner.Newton(), rng=1
+    )
     for _ in range(6):
         answered(direct, told)
         blind.tell(observations=labels[blind.ask().batch])
@@ -134,7 +140,7 @@ def test_the_users_arrays_are_copied():
 
 def test_a_result_stays_what_it_was():
     given = problem()
-    run = pp.Run(given, method=pp.ProxyProx(0.5), averaging=pp.Uniform(), rng=0)
+    run = pp.Run(given, method=pp.ProxyProx(0.5), averaging=pp.averaging.Uniform(), rng=0)
     step = answered(run, given.objective)
     early = run.result()
     w = early.w.copy()
@@ -163,17 +169,17 @@ class Reusing:
         return self.buffer
 
 
-@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.AuxMVR(eta=0.5), pp.SGD(0.05)])
-@pytest.mark.parametrize("inner", [pp.QuasiNewton(), pp.LBFGS(), pp.Nesterov()])
+@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.methods.AuxMVR(eta=0.5), pp.SGD(0.05)])
+@pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.LBFGS(), pp.inner.Nesterov()])
 def test_an_oracle_may_reuse_its_buffer(method, inner):
     plain = problem()
     reusing = pp.Problem(Reusing(plain.objective), Reusing(plain.proxy))
-    call = {"method": method, "inner": inner, "stop": pp.SDane(), "steps": 10, "rng": 2}
+    call = {"method": method, "inner": inner, "stop": pp.stopping.SDane(), "steps": 10, "rng": 2}
     expected = pp.minimize(plain, np.ones(3), **call)
     assert pp.minimize(reusing, np.ones(3), **call).w.tobytes() == expected.w.tobytes()
 
 
-@pytest.mark.parametrize("inner", [pp.QuasiNewton(), pp.StochasticGradient(steps=5)])
+@pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.inner.StochasticGradient(steps=5)])
 @pytest.mark.parametrize("fault", [np.nan, KeyboardInterrupt, RuntimeError])
 def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
     plain, armed = problem(), []
@@ -188,13 +194,13 @@ def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
             return self.loss.gradient(w, *batch)
 
     given = pp.Problem(plain.objective, Failing(plain.proxy))
-    stop = pp.RandomSteps(0.3) | pp.Residual(1e-9)
+    stop = pp.stopping.RandomSteps(0.3) | pp.stopping.Residual(1e-9)
     parts = {"method": pp.ProxyProx(0.5), "inner": inner, "stop": stop, "rng": 0}
     run, calm = pp.Run(given, np.ones(3), **parts), pp.Run(plain, np.ones(3), **parts)
     run.ask()
     before = snapshot(run)
     armed.extend([0, 1])  # the second call fails: by then the solver has filled its memory
-    kind = pp.NonFiniteError if isinstance(fault, float) else fault
+    kind = pp.inner.NonFiniteError if isinstance(fault, float) else fault
     with pytest.raises(kind):
         answered(run, given.objective)
     assert snapshot(run) == before
@@ -240,5 +246,7 @@ def test_an_answer_without_a_question_is_refused(method):
 def test_an_answer_that_is_not_finite_is_refused_in_words():
     run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
     run.ask()
-    with pytest.raises(pp.NonFiniteError, match=r"^the target's gradient is NaN or infinite$"):
+    with pytest.raises(
+        pp.inner.NonFiniteError, match=r"^the target's gradient is NaN or infinite$"
+    ):
         run.tell(np.full(3, np.nan))

@@ -24,7 +24,7 @@ def problem(**options):
 METHODS = {
     "ProxyProx": pp.ProxyProx(1.0),
     "auto": pp.ProxyProx("auto"),
-    "AuxMVR": pp.AuxMVR(a=0.3, eta=1.0),
+    "AuxMVR": pp.methods.AuxMVR(a=0.3, eta=1.0),
     "ProxyBFGS": pp.ProxyBFGS(),
     "SGD": pp.SGD(0.5),
 }

@@ -54,7 +54,7 @@ def tuned_sgd(target):
     """Return the lowest loss of SGD after 150 steps, over step sizes and averages."""
     problem, H, losses = pp.Problem(target), 2.0, []
     for eta in (0.1 * 2.2**j / H for j in range(10)):
-        for averaging in (pp.Last(), pp.Uniform()):
+        for averaging in (pp.averaging.Last(), pp.averaging.Uniform()):
             result = pp.minimize(
                 problem, np.zeros(10), method=pp.SGD(eta), steps=150, rng=0, averaging=averaging
             )
@@ -251,7 +251,7 @@ def test_the_rival_may_be_given(target):
 
 
 @pytest.mark.parametrize(
-    "rival", [pp.Adam(), pp.Adagrad(1.0), pp.Momentum(nesterov=True)], ids=repr
+    "rival", [pp.Adam(), pp.methods.Adagrad(1.0), pp.methods.Momentum(nesterov=True)], ids=repr
 )
 def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
     noisy = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]), noise=0.1)

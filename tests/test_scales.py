@@ -13,8 +13,9 @@ CENTRE = np.array([1.0, -2.0])
 SCALES = {"float64": (1e-290, 1e-170, 1e150, 1e290), "float32": (1e-35, 1e-25, 1e20, 1e30)}
 CASES = [(dtype, scale) for dtype, scales in SCALES.items() for scale in scales]
 SOLVERS = [
-    pp.GradientDescent(), pp.Nesterov(), pp.Newton(), pp.NewtonCG(), pp.QuasiNewton(), pp.LBFGS(),
-    pp.ProximalGradient(),
+    pp.inner.GradientDescent(), pp.inner.Nesterov(), pp.inner.Newton(), pp.inner.NewtonCG(),
+    pp.inner.QuasiNewton(), pp.LBFGS(),
+    pp.inner.ProximalGradient(),
 ]  # fmt: skip
 
 
@@ -52,7 +53,8 @@ def test_a_step_that_solves_nothing_is_not_solved(dtype, scale):
     native = arrays("numpy", dtype)
     run = pp.Run(
         problem(scale, native), native(np.zeros(2)), method=pp.ProxyProx(1 / scale),
-        inner=pp.GradientDescent(step_size=1e-9 / scale, max_steps=1), stop=pp.Relative(0.5),
+        inner=pp.inner.GradientDescent(step_size=1e-9 / scale, max_steps=1),
+        stop=pp.stopping.Relative(0.5),
     )  # fmt: skip
     step = run.tell(run.problem.objective.gradient(run.ask().points[0]))
     assert step.record.held is False
@@ -83,7 +85,7 @@ def test_a_large_hessian_is_finite():
     proxy = pp.FunctionProxy(lambda w: 0.0, lambda w: 0 * w, hessian=lambda w: large)
     found = pp.minimize(
         pp.Problem((None, lambda w: w), proxy), np.ones(2), method=pp.ProxyProx(1.0),
-        inner=pp.Newton(), steps=1,
+        inner=pp.inner.Newton(), steps=1,
     )  # fmt: skip
     assert found.steps == 1
 
@@ -96,7 +98,7 @@ def test_torch_residuals(scale):
     w = torch.nn.Parameter(torch.zeros(2))
     optimizer = ProxyProx(
         [w], lr=1 / scale, proxy=lambda: scale * (w**2).sum() / 2, inner=ImplicitStep(1e-6 / scale),
-        stop=pp.Relative(0.5), max_inner_steps=2,
+        stop=pp.stopping.Relative(0.5), max_inner_steps=2,
     )  # fmt: skip
     w.grad = scale * (w.detach() - 1)
     optimizer.step()

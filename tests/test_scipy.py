@@ -26,7 +26,7 @@ def both(x):
 
 
 def solve(fun=fun, *, method=None, **call):
-    solver = method or pp.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0))
+    solver = method or pp.scipy.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0))
     return scipy.optimize.minimize(fun, np.zeros(3), method=solver, **call)
 
 
@@ -65,17 +65,17 @@ def test_tol_stops_at_a_small_gradient_and_says_whether_it_did():
 
 
 def test_a_budget_is_an_end_too():
-    solver = pp.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0), budget=150)
+    solver = pp.scipy.scipy_method(PROXY, method=pp.ProxyProx(eta=2.0), budget=150)
     assert solve(jac=jac, method=solver).nit == 150
     assert solve(jac=jac, method=solver, options={"maxiter": 5}).nit == 5
 
 
 def test_a_pair_of_callables_is_a_proxy_and_a_penalty_is_minimised():
     pair = (lambda w: float(w @ A @ w) / 2, lambda w: A @ w)
-    loose = {"method": pp.ProxyProx(eta=2.0), "stop": pp.Residual(1e-6)}
-    answer = solve(jac=jac, method=pp.scipy_method(pair, **loose))
+    loose = {"method": pp.ProxyProx(eta=2.0), "stop": pp.stopping.Residual(1e-6)}
+    answer = solve(jac=jac, method=pp.scipy.scipy_method(pair, **loose))
     assert np.allclose(answer.x, SOLUTION, atol=1e-5)
-    sparse = pp.scipy_method(PROXY, penalty=pp.L1(1.5), **loose)
+    sparse = pp.scipy.scipy_method(PROXY, penalty=pp.L1(1.5), **loose)
     expected = np.sign(B) * np.maximum(np.abs(B) - 1.5, 0) / np.diag(A)
     assert np.allclose(solve(jac=jac, method=sparse).x, expected, atol=1e-5)
 
@@ -114,7 +114,7 @@ def test_constraints_are_refused(name, given):
 @pytest.mark.parametrize("bounds", [[(None, 0.5)] * 3, scipy.optimize.Bounds(ub=[0.5] * 3)])
 def test_bounds_are_kept(bounds):
     answer = solve(
-        jac=jac, bounds=bounds, method=pp.scipy_method(pp.Quadratic(np.eye(3))), tol=1e-8
+        jac=jac, bounds=bounds, method=pp.scipy.scipy_method(pp.Quadratic(np.eye(3))), tol=1e-8
     )
     reference = solve(jac=jac, bounds=bounds, method="L-BFGS-B")
     assert answer.success
@@ -129,7 +129,9 @@ def test_an_unknown_option_is_refused():
 def test_a_divergent_run_is_no_success():
     with np.errstate(all="ignore"):
         answer = solve(
-            jac=jac, method=pp.scipy_method(pp.Zero(), method=pp.SGD(1e3)), options={"maxiter": 500}
+            jac=jac,
+            method=pp.scipy.scipy_method(pp.problems.Zero(), method=pp.SGD(1e3)),
+            options={"maxiter": 500},
         )
     assert not answer.success
     assert np.isfinite(answer.x).all()

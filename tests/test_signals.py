@@ -151,7 +151,8 @@ def work(where, number, path):
                 send(number)
     saver = Saver(path, every_steps=5 if where in ("saving", "saved") else 10**6)
     pp.minimize(problem(where, number), np.zeros(3), method=pp.ProxyProx(0.5),
-                inner=pp.GradientDescent(1.0), stop=pp.Steps(3), steps=10, rng=0, checkpoint=saver,
+                inner=pp.inner.GradientDescent(1.0), stop=pp.stopping.Steps(3), steps=10, rng=0,
+                checkpoint=saver,
                 callback=callback, progress=where == "target", safeguard=where == "proxy")
 
 # Before the forks: whatever is loaded here is not loaded eighteen times.
@@ -211,7 +212,8 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
         pp.FunctionProxy(target.value, target.gradient),
     )
     options = {
-        "method": pp.ProxyProx(0.5), "inner": pp.GradientDescent(1.0), "stop": pp.Steps(3),
+        "method": pp.ProxyProx(0.5), "inner": pp.inner.GradientDescent(1.0),
+        "stop": pp.stopping.Steps(3),
         "steps": 10, "rng": 0, "safeguard": where == "proxy",
     }  # fmt: skip
     steps = []
@@ -285,8 +287,9 @@ def problem():
 def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
     def fresh():
         return pp.Run(
-            problem(), method=pp.AuxMVR(a=0.3, eta=0.5), inner=pp.StochasticGradient(steps=3),
-            stop=pp.Steps(3), averaging=pp.Uniform(), rng=0,
+            problem(), method=pp.methods.AuxMVR(a=0.3, eta=0.5),
+            inner=pp.inner.StochasticGradient(steps=3),
+            stop=pp.stopping.Steps(3), averaging=pp.averaging.Uniform(), rng=0,
         )  # fmt: skip
 
     def advance(run):
@@ -314,7 +317,8 @@ def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
 
 def test_an_interrupt_between_any_two_lines_leaves_all_arms_whole(tmp_path):
     options = {
-        "method": pp.ProxyProx(0.5), "inner": pp.GradientDescent(), "stop": pp.Steps(2),
+        "method": pp.ProxyProx(0.5), "inner": pp.inner.GradientDescent(),
+        "stop": pp.stopping.Steps(2),
         "steps": 21, "rng": 0, "safeguard": True,
     }  # fmt: skip
     whole = pp.minimize(problem(), **options)

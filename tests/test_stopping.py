@@ -6,9 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import proxyprox as pp
-from proxyprox import (
+from proxyprox.stopping import (
+    AllOf,
+    AnyOf,
     Convex,
     NonConvex,
+    Progress,
     RandomSteps,
     Relative,
     Residual,
@@ -16,7 +19,6 @@ from proxyprox import (
     Steps,
     StronglyConvex,
 )
-from proxyprox.stopping import AllOf, AnyOf, Progress
 
 positive = st.floats(1e-6, 1e6)
 
@@ -195,7 +197,12 @@ class TestNoRule:
     def run(stop, **options):
         target = pp.Quadratic(np.diag([1.0, 10.0]), b=np.ones(2))
         proxy = pp.Quadratic(np.diag([1.1, 9.0]))
-        call = {"method": pp.ProxyProx(0.5), "inner": pp.GradientDescent(), "steps": 5, "rng": 0}
+        call = {
+            "method": pp.ProxyProx(0.5),
+            "inner": pp.inner.GradientDescent(),
+            "steps": 5,
+            "rng": 0,
+        }
         return pp.minimize(pp.Problem(target, proxy), stop=stop, **{**call, **options})
 
     @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -218,7 +225,7 @@ class TestNoRule:
 
     def test_steps_without_a_subproblem(self):
         # The second half of an iteration solves nothing.
-        result = self.run(Relative(1e-3), method=pp.AcceleratedSliding(0.5, 1.0), steps=4)
+        result = self.run(Relative(1e-3), method=pp.methods.AcceleratedSliding(0.5, 1.0), steps=4)
         assert [row.held for row in result.trace] == [True, None, True, None]
         assert "held in 2 of 2" in str(result)
 

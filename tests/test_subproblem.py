@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import L1, FunctionProxy, NonFiniteError, Quadratic, Subproblem, logistic_regression
+from proxyprox import L1, FunctionProxy, Quadratic, logistic_regression
+from proxyprox.inner import NonFiniteError, Subproblem
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(15, 4))

@@ -106,7 +106,13 @@ class Keeping(Honest):
 
 
 KINDS = [Writing, Reusing, Keeping]
-SOLVERS = [pp.GradientDescent(0.3), pp.Newton(), pp.NewtonCG(), pp.QuasiNewton(), pp.LBFGS()]
+SOLVERS = [
+    pp.inner.GradientDescent(0.3),
+    pp.inner.Newton(),
+    pp.inner.NewtonCG(),
+    pp.inner.QuasiNewton(),
+    pp.LBFGS(),
+]
 
 
 def functions(loss: Any) -> pp.FunctionObjective:
@@ -150,8 +156,8 @@ def test_functions_of_the_user(kind):
 
 
 METHODS = [
-    pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
-    pp.DANE(1.0), pp.AuxMVR(0.3, 1.0), pp.AcceleratedSliding(0.3, 0.5),
+    pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
+    pp.DANE(1.0), pp.methods.AuxMVR(0.3, 1.0), pp.methods.AcceleratedSliding(0.3, 0.5),
 ]  # fmt: skip
 
 
@@ -170,9 +176,9 @@ def test_the_safeguard(kind):
 def test_losses_made_of_the_users(kind):
     def build(target: Any, proxy: Any) -> pp.Problem:
         mixed = MixedProxy([proxy, ScaledProxy(proxy, 0.5)], [0.5, 0.4])
-        return pp.regularized(pp.Problem(target, mixed), 0.1, np.ones(3))
+        return pp.problems.regularized(pp.Problem(target, mixed), 0.1, np.ones(3))
 
-    agree(kind, build, inner=pp.Newton())
+    agree(kind, build, inner=pp.inner.Newton())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,9 +230,9 @@ def problem(noise: float = 0.1) -> pp.Problem:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-@pytest.mark.parametrize("averaging", [None, pp.Uniform()])
+@pytest.mark.parametrize("averaging", [None, pp.averaging.Uniform()])
 def test_a_callback(method, averaging):
-    def writes(step: pp.Step) -> None:
+    def writes(step: pp.oracle.Step) -> None:
         if step.subproblem is not None:
             gradient = step.subproblem.gradient(step.w)
             spoil(gradient, step.subproblem.proxy.gradient(step.w))
@@ -276,7 +282,7 @@ def test_a_batch_in_a_checkpoint_and_its_rows(tmp_path):
     y = X @ CENTRE
     honest = pp.linear_regression(X, y, batch_size=8)
     careless = Rows(X, y, honest.family, batch_size=8)
-    for method in (pp.ProxyProx(1.0), pp.ProxyProx(0.5, pp.Storm(0.5))):
+    for method in (pp.ProxyProx(1.0), pp.ProxyProx(0.5, pp.corrections.Storm(0.5))):
         call = {"method": method, "steps": 12, "rng": 0, "safeguard": True}
         found = [
             pp.minimize(pp.Problem(t, honest.label_free()), **call) for t in (honest, careless)
@@ -324,10 +330,10 @@ class InPlace:
 @pytest.mark.parametrize("eta", [1.0, "auto"])
 def test_a_correction_of_the_user(eta):
     found = []
-    for correction in (pp.EMA(0.5), InPlace()):
+    for correction in (pp.corrections.EMA(0.5), InPlace()):
         broken = iter([False, True, False] * 20)
 
-        def callback(step: pp.Step) -> None:
+        def callback(step: pp.oracle.Step) -> None:
             pass
 
         run = pp.Run(problem(), np.zeros(3), method=pp.ProxyProx(eta, correction), rng=0)
@@ -335,7 +341,7 @@ def test_a_correction_of_the_user(eta):
             query = run.ask()
             gradients = [run.problem.objective.gradient(w, query.batch) for w in query.points]
             if next(broken):
-                with pytest.raises(pp.NonFiniteError):
+                with pytest.raises(pp.inner.NonFiniteError):
                     run.tell([np.nan * g for g in gradients])
             run.tell(gradients)
         found.append(run.w.tobytes())
@@ -393,7 +399,7 @@ class Descent(pp.Method):
     def init(self, w0: Any, problem: Any) -> State:
         return State(w0)
 
-    def tell(self, state: State, answers: pp.Answers, step: Any) -> State:
+    def tell(self, state: State, answers: pp.methods.Answers, step: Any) -> State:
         before, slope = step.proxy.gradient(state.w), answers.gradients[0]
         if not self.in_place:
             w = step.solve(linear=slope - before, centre=state.w)
@@ -425,7 +431,7 @@ def test_a_method_for_scipy():
         return x
 
     start = np.zeros(3)
-    solver = pp.scipy_method(pp.Quadratic(P), method=pp.ProxyProx(1.0))
+    solver = pp.scipy.scipy_method(pp.Quadratic(P), method=pp.ProxyProx(1.0))
     answer = scipy.optimize.minimize(fun, start, jac=jac, method=solver, callback=spoil)
     np.testing.assert_allclose(answer.x, CENTRE, atol=1e-8)
     assert answer.fun < 1e-12

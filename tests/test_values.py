@@ -38,8 +38,10 @@ class Halving(Method):
     step: float = 4.0
     exact: ClassVar[bool] = True
     uses_proxy: ClassVar[bool] = False
-    solves_subproblems: ClassVar[bool] = False
     backtracks: ClassVar[bool] = True
+
+    def defaults(self) -> None:
+        """Solve no subproblems."""
 
     def init(self, w0: Any, problem: Any) -> Any:
         return Trial(w0, 0, w0, 0 * w0, math.inf, self.step)

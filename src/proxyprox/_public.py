@@ -1,94 +1,36 @@
 """The public names, loaded together when the first of them is used."""
 
-from proxyprox.averaging import Adaptive, Geometric, Last, Uniform
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
 from proxyprox.checkpoint import Checkpoint, CheckpointError
-from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.diagnostics import audit, plan
-from proxyprox.inner import (
-    LBFGS,
-    Auto,
-    ClosedForm,
-    GradientDescent,
-    Nesterov,
-    Newton,
-    NewtonCG,
-    ProximalGradient,
-    QuasiNewton,
-    StochasticGradient,
-)
-from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods import (
-    DANE,
-    PAGE,
-    SAGA,
-    SGD,
-    SPAM,
-    SVRP,
-    AcceleratedSliding,
-    Adagrad,
-    Adam,
-    Answers,
-    AuxMom,
-    AuxMVR,
-    FedRed,
-    Method,
-    Momentum,
-    OuterStep,
-    ProxyBFGS,
-    ProxyProx,
-    Request,
-    StabilizedDANE,
-)
+from proxyprox.inner import LBFGS
+from proxyprox.methods import DANE, SGD, SVRP, Adam, Method, ProxyBFGS, ProxyProx, Request
 from proxyprox.minimization import OracleError, minimize
-from proxyprox.oracle import Query, Step
-from proxyprox.penalties import L1, Box, ElasticNet
+from proxyprox.penalties import L1, Box
 from proxyprox.problems import (
     GLM,
     FunctionObjective,
     FunctionProxy,
     LeastSquares,
-    Objective,
-    Penalty,
     Problem,
-    Proxy,
     Quadratic,
     ValueObjective,
     ValueProxy,
-    Zero,
     gamma_regression,
     linear_regression,
     logistic_regression,
     poisson_regression,
-    regularized,
     softmax_regression,
 )
-from proxyprox.result import Budget, Ledger, Result, Status, StepRecord, Trace
+from proxyprox.result import Budget, Ledger, Result, Status
 from proxyprox.run import Run
-from proxyprox.scipy import scipy_method
-from proxyprox.stepsizes import AutoStep, Decay, StepSize
-from proxyprox.stopping import (
-    Convex,
-    NonConvex,
-    RandomSteps,
-    Relative,
-    Residual,
-    SDane,
-    Steps,
-    StronglyConvex,
-)
+from proxyprox.stepsizes import StepSize
 
 __all__ = [
-    "DANE", "EMA", "GLM", "L1", "LBFGS", "PAGE", "SAGA", "SGD", "SPAM", "SVRP",
-    "AcceleratedSliding", "Adagrad", "Adam", "Adaptive", "Answers", "Auto", "AutoStep", "AuxMVR",
-    "AuxMom", "Box", "Budget", "Checkpoint", "CheckpointError", "ClosedForm", "Convex", "Decay",
-    "ElasticNet", "FedRed", "FunctionObjective", "FunctionProxy", "Geometric", "GradientDescent",
-    "Last", "LeastSquares", "Ledger", "Mean", "Method", "Momentum", "Nesterov", "Newton",
-    "NewtonCG", "NonConvex", "NonFiniteError", "Objective", "OracleError", "OuterStep", "Penalty",
-    "Plain", "Problem", "ProximalGradient", "Proxy", "ProxyBFGS", "ProxyProx", "Quadratic",
-    "QuasiNewton", "Query", "RandomSteps", "Relative", "Request", "Residual", "Result", "Run",
-    "SDane", "StabilizedDANE", "Status", "Step", "StepRecord", "StepSize", "Steps",
-    "StochasticGradient", "Storm", "StronglyConvex", "Subproblem", "Trace", "Uniform",
-    "ValueObjective", "ValueProxy", "Zero", "audit", "gamma_regression", "linear_regression",
-    "logistic_regression", "minimize", "plan", "poisson_regression", "regularized", "scipy_method",
+    "DANE", "GLM", "L1", "LBFGS", "SGD", "SVRP", "Adam", "Box", "Budget", "Checkpoint",
+    "CheckpointError", "FunctionObjective", "FunctionProxy", "LeastSquares", "Ledger", "Method",
+    "OracleError", "Problem", "ProxyBFGS", "ProxyProx", "Quadratic", "Request", "Result", "Run",
+    "Status", "StepSize", "ValueObjective", "ValueProxy", "audit", "gamma_regression",
+    "linear_regression", "logistic_regression", "minimize", "plan", "poisson_regression",
     "softmax_regression",
 ]  # fmt: skip

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from proxyprox._util.validation import nonnegative
 
+__all__ = ["Adaptive", "Averaging", "Geometric", "Last", "Uniform"]
+
 
 class Averaging(Protocol):
     """The share of the newest iterate in the average."""

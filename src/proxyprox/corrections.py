@@ -158,7 +158,7 @@ class Storm:
     ----------
     a : float or callable
         Weight of the newest difference, in (0, 1], or a function of the outer step: SPAM's is
-        ``(k + 1)^(−2/3)``, see :class:`~proxyprox.SPAM`.
+        ``(k + 1)^(−2/3)``, see :class:`~proxyprox.methods.SPAM`.
 
     References
     ----------

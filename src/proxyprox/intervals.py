@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+__all__ = ["Interval"]
+
 
 class Interval(NamedTuple):
     """A number, or an array of numbers, that was estimated, and its confidence limits.

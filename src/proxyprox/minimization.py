@@ -32,6 +32,8 @@ from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion
 
+__all__ = ["OracleError", "minimize"]
+
 Answer = TypeVar("Answer")
 # What the loop drives: a run, alone or with its rivals.
 Driven = Run | SafeguardedRun
@@ -51,9 +53,10 @@ class OracleError(RuntimeError):
 @explain_names
 def minimize(
     problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
-    steps: int | None = None, budget: Budget | int | None = None,
-    tol: float | None = None, atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None, averaging: Averaging | None = None,
-    rng: np.random.Generator | int | None = None, callback: Callable[[Step], Any] | None = None,
+    steps: int | None = None, budget: Budget | int | None = None, tol: float | None = None,
+    atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None,
+    averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
+    callback: Callable[[Step], Any] | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None, progress: bool = False,
     safeguard: bool | Method = False, observers: Sequence[Observer] = (),
 ) -> Result:  # fmt: skip

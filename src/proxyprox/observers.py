@@ -27,11 +27,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
+from proxyprox._util.extras import require
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import message, offers, require_takes
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.oracle import Step
 from proxyprox.result import Budget, Status
+
+__all__ = [
+    "BudgetLimit", "Callback", "Ending", "Observer", "ProgressBar", "Saving", "StepLimit",
+    "Tolerance",
+]  # fmt: skip
 
 
 class Ending(NamedTuple):
@@ -86,7 +92,7 @@ class Callback:
             return True
 
 
-class _Looking:
+class Watcher:
     """An observer that looks at the run before the first step as after every other."""
 
     def begin(self, run: Any) -> Ending | None:
@@ -103,7 +109,7 @@ class _Looking:
         raise NotImplementedError
 
 
-class Tolerance(_Looking):
+class Tolerance(Watcher):
     """Ends a run of exact gradients when they are small, or when nothing falls any more."""
 
     def __init__(self, tol: float, atol: float, detail: str = "") -> None:
@@ -116,7 +122,7 @@ class Tolerance(_Looking):
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 
 
-class StepLimit(_Looking):
+class StepLimit(Watcher):
     """Ends a run after a number of steps."""
 
     def __init__(self, steps: int, detail: str = "") -> None:
@@ -128,7 +134,7 @@ class StepLimit(_Looking):
         return Ending(Status.STEPS_DONE, self.detail) if done else None
 
 
-class BudgetLimit(_Looking):
+class BudgetLimit(Watcher):
     """Ends a run before the question that its budget does not pay for."""
 
     def __init__(self, limits: Budget) -> None:
@@ -180,13 +186,13 @@ class ProgressBar:
     """Shows outer steps, or target gradients if only those are limited, on standard error."""
 
     def __init__(self, steps: int | None, limits: Budget | None) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
+        rich = require("rich.progress", extra="app", purpose="progress=True")
+        console = require("rich.console", extra="app", purpose="progress=True")
         self._counts_steps = bool(steps)
         total = steps or (limits.target_gradients if limits is not None else None)
-        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self._shown = Progress(*columns, console=Console(stderr=True))
+        shown = rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
+        stderr = console.Console(stderr=True)
+        self._shown = rich.Progress("{task.description}", *shown, console=stderr)
         self._task = self._shown.add_task(
             "outer steps" if steps else "target gradients", total=total
         )

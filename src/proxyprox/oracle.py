@@ -31,6 +31,8 @@ from proxyprox.problems import Problem, Zero
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
+__all__ = ["Query", "Step"]
+
 # Gradients remembered: the centre, the start and the point just reached.
 KEPT = 3
 # Points and the proxy's gradients there, the newest last.
@@ -507,7 +509,8 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         paid["cost"] = 0.0
     for batch, points, new_batches, exact in purchases:
         # A user's function may write into the batch; the batch of everything is the user's own.
-        given = batch if exact else copy_tree(batch)
+        used = count is not None or cost is not None
+        given = copy_tree(batch) if used and not exact else batch
         samples = len(given) if hasattr(given, "__len__") else 1
         if count is not None:
             samples = int(count(given))

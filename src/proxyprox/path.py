@@ -124,8 +124,8 @@ class GradientPath:
             before, way = Answers(*self.rows[-1]), point - start
             distance = norm(way)
             if distance > 0:
-                slope = dot(gradient, way / distance)
-                start_slope = dot(start_gradient, way / distance)
+                along_way = way / distance
+                slope, start_slope = dot(gradient, along_way), dot(start_gradient, along_way)
             change = dot(self.gradient + gradient, point - self.point) / 2
             along, varied = before.along + change, before.varied + abs(change)
             if penalty is not None:

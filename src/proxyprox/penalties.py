@@ -16,6 +16,8 @@ from proxyprox._util.arrays import Vector, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import Words, message, nonnegative, real_array
 from proxyprox._util.validation import vector as checked_vector
 
+__all__ = ["L1", "Box", "ElasticNet"]
+
 
 def check_strength(argument: str, value: Any) -> Any:
     """Return a strength as a float, or as a vector of numbers ≥ 0."""

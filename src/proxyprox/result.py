@@ -14,6 +14,8 @@ from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import positive, whole
 
+__all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
+
 
 @dataclass
 class Ledger:
@@ -223,16 +225,10 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the run ended as asked."""
-        return self in SUCCESSES
+        good = (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
+        return self in (*good, Status.CONVERGED)
 
 
-SUCCESSES = (
-    Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK, Status.CONVERGED,
-)  # fmt: skip
-
-
-# The colour of this package's methods in every figure.
-BLUE = "#0072B2"
 # Largest over smallest number of a figure from which on its axis is logarithmic.
 WIDE = 30.0
 
@@ -369,18 +365,20 @@ class Result:
         if ax is None:
             ax = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")[1]
             ax.xaxis.get_major_locator().set_params(integer=True)
+        # The colour of this package's methods in every figure.
+        blue = "#0072B2"
         paid, losses = self.trace["target_gradients"], self.trace["value"]
         losses = np.where(np.isfinite(losses), losses, math.nan)
         known = bool(np.isfinite(losses).any())
         if known:
             drawn, label = np.fmin.accumulate(losses), "the target's loss"
-            ax.plot(paid, losses, "o", color=BLUE, alpha=0.35, markersize=4, label="each point")
-            ax.plot(paid, drawn, color=BLUE, label="lowest so far")
+            ax.plot(paid, losses, "o", color=blue, alpha=0.35, markersize=4, label="each point")
+            ax.plot(paid, drawn, color=blue, label="lowest so far")
             ax.legend(frameon=False)
         else:
             drawn = self.trace["gradient"]
             label = "norm of the target's gradient\n(no step knows the loss)"
-            ax.plot(paid, drawn, ".-", color=BLUE, linewidth=0.8)
+            ax.plot(paid, drawn, ".-", color=blue, linewidth=0.8)
         finite = drawn[np.isfinite(drawn)]
         low, high = finite.min(initial=math.inf), finite.max(initial=-math.inf)
         if 0 < low <= high / WIDE:

@@ -42,7 +42,7 @@ from proxyprox.advice import defaults
 from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.methods.base import Answers, OuterStep, Request
+from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
 from proxyprox.path import Faults, GradientPath
 from proxyprox.problems import Problem, Zero
@@ -51,6 +51,8 @@ from proxyprox.problems.checks import require_problem, starting_point
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
+
+__all__ = ["Run", "RunState"]
 
 # What a run says that ends without a last question.
 KNOWN_AHEAD = (
@@ -418,7 +420,7 @@ class Run:
         self.given = w0 is not None and not isinstance(w0, str)
         if self.given:
             begin = method.keep_start(begin)
-        if not method.solves_subproblems:
+        if method.defaults() is None:
             # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
@@ -604,7 +606,7 @@ class Run:
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
         record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
-        ledger, answer = copy.copy(self.ledger), partial(answer_of, parts, state)
+        ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
 
     def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
@@ -717,7 +719,7 @@ class Run:
             status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
-        solves = solves and self.method.solves_subproblems
+        solves = solves and self.method.defaults() is not None
         w, last = self.w, state.method.w
         if status is Status.CONVERGED and path.point is not None and not self._settled:
             if self._known_ahead <= path.size(self.parts.penalty):
@@ -913,7 +915,7 @@ class Run:
             begun = saved.tree(["config", "w0"], like=like)
             with checkpoint.refuse_damage():
                 parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
-            if not getattr(parts["method"], "solves_subproblems", True):
+            if getattr(parts["method"], "defaults", Defaults)() is None:
                 parts.update(inner=None, stop=None)
             try:
                 run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
@@ -963,7 +965,7 @@ class Run:
         """
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
-            needed = counted and not self.steps and parts.method.solves_subproblems
+            needed = counted and not self.steps and parts.method.defaults() is not None
             asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):

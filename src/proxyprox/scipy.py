@@ -15,6 +15,8 @@ from proxyprox.penalties import box_of_pairs
 from proxyprox.problems import FunctionObjective, Problem
 from proxyprox.result import Status
 
+__all__ = ["scipy_method"]
+
 
 def scipy_method(
     proxy: Any, *, method: Any = None, penalty: Any | None = None, **options: Any
@@ -44,7 +46,8 @@ def scipy_method(
     Examples
     --------
     >>> import numpy as np, scipy.optimize
-    >>> from proxyprox import Quadratic, scipy_method
+    >>> from proxyprox import Quadratic
+    >>> from proxyprox.scipy import scipy_method
     >>> A = np.diag([1.0, 100.0])
     >>> solver = scipy_method(Quadratic(A + 0.1 * np.eye(2)))
     >>> answer = scipy.optimize.minimize(

@@ -15,6 +15,11 @@ import numpy as np
 
 from proxyprox._util.validation import fraction, instance, nonnegative, positive, whole
 
+__all__ = [
+    "AllOf", "AnyOf", "Convex", "Criterion", "NonConvex", "Progress", "RandomSteps", "Relative",
+    "Residual", "SDane", "Steps", "StronglyConvex",
+]  # fmt: skip
+
 
 class Progress(NamedTuple):
     """Where an inner solve stands.

@@ -21,7 +21,15 @@ from typing import Any
 import numpy as np
 
 from proxyprox import checkpoint
-from proxyprox._util.arrays import Vector, copy_array, copy_tree, from_numpy, norm, to_numpy
+from proxyprox._util.arrays import (
+    Vector,
+    copy_array,
+    copy_tree,
+    from_numpy,
+    norm,
+    rounding,
+    to_numpy,
+)
 from proxyprox._util.trees import walk
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
@@ -34,10 +42,6 @@ from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
 
 __all__ = ["ContractError", "check_inner_solver", "check_method", "check_objective", "check_proxy"]
-
-# Relative differences above this are not rounding, in float64.
-UNSUBTRACTED = "not subtracted with the weight 1"
-ROUNDING = 1e-7
 
 
 class ContractError(AssertionError):
@@ -225,26 +229,27 @@ def _check_anchor(method: Method, steps: int) -> None:
     suspects: list[list[set[str]]] = [[], [], []]
     # All of a kind so far: a mean of differences holds those of earlier steps, too.
     changes: dict[str, list[Vector]] = collections.defaultdict(list)
-    used = False
+    used, unsubtracted = False, "not subtracted with the weight 1"
     for _ in range(min(steps, 10)):
         query = run.ask()
         w = query.points[0]
         step = run.tell([problem.objective.gradient(p, query.batch) for p in query.points])
         if step.subproblem is not None:
             linear, centre = step.subproblem.linear, step.subproblem.centre
-            known, slack = [gap, *moves, w - centre], ROUNDING * (norm(linear) + norm(gap))
+            known = [gap, *moves, w - centre]
+            slack = rounding(w, 1 / 2) * (norm(linear) + norm(gap))
             used = used or _unexplained(linear, moves) > slack
             here = proxy.gradient(w)
             for where, point in {**points, "the centre": centre}.items():
                 changes[f"taken at {where}"].append(here - proxy.gradient(point))
-            changes[UNSUBTRACTED].append(here)
+            changes[unsubtracted].append(here)
             if _unexplained(linear, known) > slack:
                 tries = (([gap], 1), (known, 1), ([gap], 0))
                 for at, (columns, newest) in enumerate(tries):
                     found = {
                         text
                         for text, past in changes.items()
-                        if (newest or text != UNSUBTRACTED)
+                        if (newest or text != unsubtracted)
                         and _unexplained(linear, [*columns, *past[-newest:]]) <= slack
                     }
                     suspects[at].append(found)
@@ -357,7 +362,7 @@ def check_objective(
     _check_both(name, objective, full, w)
     if getattr(objective, "exact", False):
         wrong = "but the gradients of its batches differ from that of everything()."
-        close = norm(gradient - full) <= ROUNDING * max(norm(full), 1e-300)
+        close = norm(gradient - full) <= rounding(w, 1 / 2) * max(norm(full), 1e-300)
         _require(close, f"{name}.exact is True, {wrong}")
     if batches:
         drawn = [objective.gradient(copy_array(w), objective.sample(rng)) for _ in range(batches)]
@@ -376,7 +381,7 @@ def _check_both(name: str, objective: Any, full: Vector, w: Vector) -> None:
     if not has(objective, "value_and_gradient"):
         return
     value, gradient = objective.value_and_gradient(copy_array(w), objective.everything())
-    slack = 1e-4 if w.dtype.itemsize == 4 else ROUNDING
+    slack = rounding(w, 1 / 2)
     close = norm(gradient - full) <= slack * max(norm(full), 1e-300)
     _require(close, f"{name}.value_and_gradient: its gradient is not that of gradient.")
     if has(objective, "value"):

@@ -42,8 +42,9 @@ def problem():
 
 def started(steps=3):
     run = pp.Run(
-        problem(), np.ones(3), method=pp.AuxMVR(a=0.3, eta=0.5), inner=pp.QuasiNewton(),
-        stop=pp.SDane(), averaging=pp.Uniform(), rng=0,
+        problem(), np.ones(3), method=pp.methods.AuxMVR(a=0.3, eta=0.5),
+        inner=pp.inner.QuasiNewton(),
+        stop=pp.stopping.SDane(), averaging=pp.averaging.Uniform(), rng=0,
     )  # fmt: skip
     return advance(run, steps)
 
@@ -156,7 +157,11 @@ def test_a_refused_file_is_left_alone(path):
     path.write_bytes(data)
     with pytest.raises(pp.CheckpointError, match="damaged"):
         pp.minimize(
-            problem(), np.ones(3), method=pp.AuxMVR(a=0.3, eta=0.5), steps=5, checkpoint=path
+            problem(),
+            np.ones(3),
+            method=pp.methods.AuxMVR(a=0.3, eta=0.5),
+            steps=5,
+            checkpoint=path,
         )
     assert path.read_bytes() == data
 

@@ -33,10 +33,12 @@ target = pp.logistic_regression(X, y, l2=0.1, batch_size=6)
 proxy = target.subsample(30, rng=1)
 proxy.batch_size = 7
 KINDS = {
-    "quasi": dict(method=pp.ProxyProx(0.5), inner=pp.QuasiNewton(), stop=pp.Residual(1e-9)),
-    "mvr": dict(method=pp.AuxMVR(a=0.2), inner=pp.GradientDescent(), stop=pp.Steps(5)),
-    "sgd": dict(method=pp.ProxyProx(0.5), inner=pp.StochasticGradient(steps=20),
-                stop=pp.RandomSteps(0.3) | pp.Residual(1e-3)),
+    "quasi": dict(method=pp.ProxyProx(0.5), inner=pp.inner.QuasiNewton(),
+        stop=pp.stopping.Residual(1e-9)),
+    "mvr": dict(method=pp.methods.AuxMVR(a=0.2), inner=pp.inner.GradientDescent(),
+        stop=pp.stopping.Steps(5)),
+    "sgd": dict(method=pp.ProxyProx(0.5), inner=pp.inner.StochasticGradient(steps=20),
+                stop=pp.stopping.RandomSteps(0.3) | pp.stopping.Residual(1e-3)),
 }
 
 class Slow:
@@ -53,7 +55,7 @@ class Slow:
 def run(kind, calls=None, path=None):
     checkpoint = None if path is None else pp.Checkpoint(path, every_steps=1)
     problem = pp.Problem(target if calls is None else Slow(calls), proxy)
-    result = pp.minimize(problem, averaging=pp.Geometric(0.1), steps=120, rng=5,
+    result = pp.minimize(problem, averaging=pp.averaging.Geometric(0.1), steps=120, rng=5,
                          checkpoint=checkpoint, **KINDS[kind])
     counts = [v for k, v in result.ledger.as_dict().items() if "seconds" not in k]
     trace = np.delete(result.trace.to_array(), -3, axis=1)  # without seconds
@@ -108,8 +110,14 @@ def problem():
 
 
 def started(steps=3, **options):
-    parts = {"method": pp.AuxMVR(a=0.3, eta=0.5), "inner": pp.QuasiNewton(), "stop": pp.SDane()}
-    run = pp.Run(problem(), np.ones(3), averaging=pp.Uniform(), **{**parts, "rng": 0, **options})
+    parts = {
+        "method": pp.methods.AuxMVR(a=0.3, eta=0.5),
+        "inner": pp.inner.QuasiNewton(),
+        "stop": pp.stopping.SDane(),
+    }
+    run = pp.Run(
+        problem(), np.ones(3), averaging=pp.averaging.Uniform(), **{**parts, "rng": 0, **options}
+    )
     return advance(run, steps)
 
 
@@ -267,7 +275,7 @@ class WarmSolver:
         return "WarmSolver()"
 
     def solve(self, phi, start, stop, memory, rng):
-        solved = pp.Newton().solve(phi, start, stop, {}, rng)
+        solved = pp.inner.Newton().solve(phi, start, stop, {}, rng)
         memory.setdefault("ends", []).append((solved.w, self.shrink * float(rng.normal())))
         return solved._replace(w=solved.w + memory["ends"][-1][1] * 1e-3)
 
@@ -452,7 +460,7 @@ def test_steps_and_seconds_between_saves(tmp_path):
             saved.append(run.steps)
             super().save(run)
 
-    call = {"method": pp.AuxMVR(eta=0.5), "inner": pp.Newton(), "steps": 7, "rng": 0}
+    call = {"method": pp.methods.AuxMVR(eta=0.5), "inner": pp.inner.Newton(), "steps": 7, "rng": 0}
     pp.minimize(problem(), np.ones(3), checkpoint=Watched(tmp_path / "a", every_steps=3), **call)
     assert saved == [0, 3, 6, 7]
     saved.clear()

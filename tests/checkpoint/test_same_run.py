@@ -58,7 +58,7 @@ OTHERS = {
 def test_what_differs_is_named(name, safeguard, tmp_path):
     change, words = OTHERS[name]
     call = {"problem": problem(), "rng": 0, "steps": 3, "safeguard": safeguard}
-    call |= {"checkpoint": tmp_path / "run", "inner": pp.ProximalGradient()}
+    call |= {"checkpoint": tmp_path / "run", "inner": pp.inner.ProximalGradient()}
     pp.minimize(**call)
     before = (tmp_path / "run").read_bytes()
     with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
@@ -179,18 +179,19 @@ def quadratic():
 
 
 PARTS = {
-    "method": pp.AuxMVR(a=0.3, eta=0.5), "inner": pp.QuasiNewton(), "stop": pp.SDane(),
-    "averaging": pp.Uniform(),
+    "method": pp.methods.AuxMVR(a=0.3, eta=0.5), "inner": pp.inner.QuasiNewton(),
+    "stop": pp.stopping.SDane(),
+    "averaging": pp.averaging.Uniform(),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"method": pp.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
-        ({"inner": pp.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
-        ({"stop": pp.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
-        ({"averaging": pp.Last()}, ["averaging was", "Uniform", "Last"]),
+        ({"method": pp.methods.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
+        ({"inner": pp.inner.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
+        ({"stop": pp.stopping.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
+        ({"averaging": pp.averaging.Last()}, ["averaging was", "Uniform", "Last"]),
     ],
 )
 def test_another_configuration_is_refused_by_name(change, words, tmp_path):
@@ -218,10 +219,10 @@ def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
     assert longer.stop == kept
     by_budget = pp.minimize(**call, budget=pp.Budget(seconds=1e-9), checkpoint=tmp_path / "run")
     assert by_budget.stop == kept
-    whole = pp.minimize(**call, steps=12, stop=pp.Convex(5))
+    whole = pp.minimize(**call, steps=12, stop=pp.stopping.Convex(5))
     assert longer.w.tobytes() == whole.w.tobytes()
     with pytest.raises(pp.CheckpointError, match=r"stop.steps was 5, now 20"):
-        pp.minimize(**call, steps=20, stop=pp.Convex(20), checkpoint=tmp_path / "run")
+        pp.minimize(**call, steps=20, stop=pp.stopping.Convex(20), checkpoint=tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +230,8 @@ def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
     [
         (pp.ProxyProx(10.0), pp.ProxyProx(5.0), "method.eta was 10.0, now 5.0."),
         (
-            pp.ProxyProx(1.0, correction=pp.EMA(0.5)), pp.ProxyProx(1.0, correction=pp.EMA(0.1)),
+            pp.ProxyProx(1.0, correction=pp.corrections.EMA(0.5)),
+            pp.ProxyProx(1.0, correction=pp.corrections.EMA(0.1)),
             "method.correction.a was 0.5, now 0.1.",
         ),
         (pp.ProxyProx(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
@@ -264,7 +266,7 @@ def test_a_users_class_is_never_exchanged_for_ours(tmp_path):
     # It derives from nothing of ours, but has the form of a correction.
     assert type(pp.Run.load(tmp_path / "run", problem()).method.correction) is Mean
     with pytest.raises(pp.CheckpointError, match=f"was {__name__}:Mean.*now Mean"):
-        pp.minimize(**call, method=pp.ProxyProx(0.5, pp.Mean()), steps=4)
+        pp.minimize(**call, method=pp.ProxyProx(0.5, pp.corrections.Mean()), steps=4)
     whole = pp.minimize(problem(), rng=0, method=pp.ProxyProx(0.5, Mean()), steps=6)
     resumed = pp.minimize(**call, method=pp.ProxyProx(0.5, Mean()), steps=6)
     assert resumed.w.tobytes() == whole.w.tobytes()
@@ -282,7 +284,11 @@ def test_a_class_of_a_module_that_is_not_imported_must_be_given(tmp_path, monkey
 
 
 def test_a_configuration_is_json():
-    run = pp.Run(problem(), method=pp.ProxyProx(lambda k: 0.1), stop=pp.SDane() | pp.Steps(3))
+    run = pp.Run(
+        problem(),
+        method=pp.ProxyProx(lambda k: 0.1),
+        stop=pp.stopping.SDane() | pp.stopping.Steps(3),
+    )
     assert json.loads(json.dumps(run.config())) == run.config()
 
 

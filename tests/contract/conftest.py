@@ -30,24 +30,28 @@ class Case:
 
 METHODS = {
     "ProxyProx": Case(pp.ProxyProx(eta=4.0)),
-    "ProxyProx+EMA": Case(pp.ProxyProx(eta=4.0, correction=pp.EMA(0.7)), steps=20),
-    "ProxyProx+Mean": Case(pp.ProxyProx(eta=0.5, correction=pp.Mean()), steps=30, accuracy=3e-2),
-    "ProxyProx+Storm": Case(pp.ProxyProx(eta=4.0, correction=pp.Storm(0.5))),
+    "ProxyProx+EMA": Case(pp.ProxyProx(eta=4.0, correction=pp.corrections.EMA(0.7)), steps=20),
+    "ProxyProx+Mean": Case(
+        pp.ProxyProx(eta=0.5, correction=pp.corrections.Mean()), steps=30, accuracy=3e-2
+    ),
+    "ProxyProx+Storm": Case(pp.ProxyProx(eta=4.0, correction=pp.corrections.Storm(0.5))),
     "ProxyProx+schedule": Case(pp.ProxyProx(eta=lambda k: 4.0 + 1 / (k + 1))),
     "ProxyProx auto": Case(pp.ProxyProx(eta="auto")),
-    "ProxyProx+EMA auto": Case(pp.ProxyProx(eta="auto", correction=pp.EMA(0.7)), steps=20),
+    "ProxyProx+EMA auto": Case(
+        pp.ProxyProx(eta="auto", correction=pp.corrections.EMA(0.7)), steps=20
+    ),
     "SGD": Case(pp.SGD(eta=0.36), steps=40),
     "SGD auto": Case(pp.SGD(eta="auto"), steps=30),
-    "Momentum": Case(pp.Momentum(eta=0.3, beta=0.3), steps=30, accuracy=1e-4),
-    "Momentum auto": Case(pp.Momentum(beta=0.5, nesterov=True), steps=30, accuracy=1e-2),
-    "Adagrad": Case(pp.Adagrad(eta=1.5), steps=60, accuracy=1e-4),
-    "Adagrad auto": Case(pp.Adagrad(), steps=90, accuracy=1e-2),
+    "Momentum": Case(pp.methods.Momentum(eta=0.3, beta=0.3), steps=30, accuracy=1e-4),
+    "Momentum auto": Case(pp.methods.Momentum(beta=0.5, nesterov=True), steps=30, accuracy=1e-2),
+    "Adagrad": Case(pp.methods.Adagrad(eta=1.5), steps=60, accuracy=1e-4),
+    "Adagrad auto": Case(pp.methods.Adagrad(), steps=90, accuracy=1e-2),
     "Adam": Case(pp.Adam(eta=0.1), steps=150, accuracy=1e-2),
     "Adam auto": Case(pp.Adam(), steps=150, accuracy=3e-2),
-    "AuxMom": Case(pp.AuxMom(a=0.7, eta=4.0), steps=20),
-    "AuxMVR": Case(pp.AuxMVR(a=0.5, eta=4.0)),
-    "AuxMom auto": Case(pp.AuxMom(a=0.7, eta="auto"), steps=20),
-    "AuxMVR auto": Case(pp.AuxMVR(a=0.5, eta="auto")),
+    "AuxMom": Case(pp.methods.AuxMom(a=0.7, eta=4.0), steps=20),
+    "AuxMVR": Case(pp.methods.AuxMVR(a=0.5, eta=4.0)),
+    "AuxMom auto": Case(pp.methods.AuxMom(a=0.7, eta="auto"), steps=20),
+    "AuxMVR auto": Case(pp.methods.AuxMVR(a=0.5, eta="auto")),
     "DANE": Case(pp.DANE(eta=4.0)),
     "DANE auto": Case(pp.DANE(eta="auto")),
     "DANE without prox": Case(pp.DANE(), steps=9),
@@ -60,60 +64,62 @@ METHODS = {
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
     "SVRP": Case(pp.SVRP(eta=4.0, p=0.3), few=True),
     "SVRP auto": Case(pp.SVRP(p=0.3), few=True),
-    "PAGE": Case(pp.PAGE(eta=4.0, p=0.3), few=True),
+    "PAGE": Case(pp.methods.PAGE(eta=4.0, p=0.3), few=True),
     # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
-    "SAGA": Case(pp.SAGA(eta=4.0)),
-    "SPAM": Case(pp.SPAM(eta=8.0), few=True),
-    "FedRed": Case(pp.FedRed(eta=4.0, p=0.1), few=True),
-    "StabilizedDANE": Case(pp.StabilizedDANE(eta=4.0, mu=MU), steps=20, few=True),
-    "AcceleratedSliding": Case(pp.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5),
+    "SAGA": Case(pp.methods.SAGA(eta=4.0)),
+    "SPAM": Case(pp.methods.SPAM(eta=8.0), few=True),
+    "FedRed": Case(pp.methods.FedRed(eta=4.0, p=0.1), few=True),
+    "StabilizedDANE": Case(pp.methods.StabilizedDANE(eta=4.0, mu=MU), steps=20, few=True),
+    "AcceleratedSliding": Case(
+        pp.methods.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5
+    ),
     "AcceleratedSliding auto": Case(
-        pp.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5
+        pp.methods.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5
     ),
 }
 """Every outer method; each correction with the method that carries it."""
 
 INNERS = {
-    "Auto": pp.Auto(),
-    "ClosedForm": pp.ClosedForm(),
-    "GradientDescent": pp.GradientDescent(),
-    "GradientDescent implicit": pp.GradientDescent(implicit=True),
+    "Auto": pp.inner.Auto(),
+    "ClosedForm": pp.inner.ClosedForm(),
+    "GradientDescent": pp.inner.GradientDescent(),
+    "GradientDescent implicit": pp.inner.GradientDescent(implicit=True),
     "LBFGS": pp.LBFGS(),
-    "Nesterov": pp.Nesterov(),
-    "Newton": pp.Newton(),
-    "NewtonCG": pp.NewtonCG(),
-    "ProximalGradient": pp.ProximalGradient(),
-    "QuasiNewton": pp.QuasiNewton(),
-    "StochasticGradient": pp.StochasticGradient(steps=20),
+    "Nesterov": pp.inner.Nesterov(),
+    "Newton": pp.inner.Newton(),
+    "NewtonCG": pp.inner.NewtonCG(),
+    "ProximalGradient": pp.inner.ProximalGradient(),
+    "QuasiNewton": pp.inner.QuasiNewton(),
+    "StochasticGradient": pp.inner.StochasticGradient(steps=20),
 }
 
 CORRECTIONS = {
-    "EMA": pp.EMA(0.3),
-    "Mean": pp.Mean(),
-    "Plain": pp.Plain(),
-    "Storm": pp.Storm(0.3),
+    "EMA": pp.corrections.EMA(0.3),
+    "Mean": pp.corrections.Mean(),
+    "Plain": pp.corrections.Plain(),
+    "Storm": pp.corrections.Storm(0.3),
 }
 
 CRITERIA = {
-    "AllOf": pp.SDane() & pp.Residual(1e-3),
-    "AnyOf": pp.StronglyConvex(1.0, G=1e-3) | pp.Steps(30),
-    "Convex": pp.Convex(steps=40, G=1e-9),
-    "NonConvex": pp.NonConvex(1e-12),
-    "RandomSteps": pp.RandomSteps(0.2),
-    "Relative": pp.Relative(1e-3),
-    "Residual": pp.Residual(1e-6),
-    "SDane": pp.SDane(),
-    "Steps": pp.Steps(7),
-    "StronglyConvex": pp.StronglyConvex(MU),
+    "AllOf": pp.stopping.SDane() & pp.stopping.Residual(1e-3),
+    "AnyOf": pp.stopping.StronglyConvex(1.0, G=1e-3) | pp.stopping.Steps(30),
+    "Convex": pp.stopping.Convex(steps=40, G=1e-9),
+    "NonConvex": pp.stopping.NonConvex(1e-12),
+    "RandomSteps": pp.stopping.RandomSteps(0.2),
+    "Relative": pp.stopping.Relative(1e-3),
+    "Residual": pp.stopping.Residual(1e-6),
+    "SDane": pp.stopping.SDane(),
+    "Steps": pp.stopping.Steps(7),
+    "StronglyConvex": pp.stopping.StronglyConvex(MU),
 }
 assert isinstance(CRITERIA["AllOf"], AllOf)
 assert isinstance(CRITERIA["AnyOf"], AnyOf)
 
 AVERAGINGS = {
-    "Adaptive": pp.Adaptive(),
-    "Geometric": pp.Geometric(mu=MU),
-    "Last": pp.Last(),
-    "Uniform": pp.Uniform(),
+    "Adaptive": pp.averaging.Adaptive(),
+    "Geometric": pp.averaging.Geometric(mu=MU),
+    "Last": pp.averaging.Last(),
+    "Uniform": pp.averaging.Uniform(),
 }
 
 BACKENDS = ("numpy", "torch")
@@ -159,15 +165,15 @@ def numpy_of(w: Any) -> np.ndarray:
 
 def suits(method: Any, inner: Any) -> bool:
     """Tell whether the method takes this inner solver on the contract's problem."""
-    if not method.solves_subproblems:
-        return isinstance(inner, pp.Auto)
+    if method.defaults() is None:
+        return isinstance(inner, pp.inner.Auto)
     # The zero proxy of SGD and its like has no batches to sample.
-    return method.uses_proxy or not isinstance(inner, pp.StochasticGradient)
+    return method.uses_proxy or not isinstance(inner, pp.inner.StochasticGradient)
 
 
 def is_run(case: Case, inner: Any) -> bool:
-    few = (pp.Auto, pp.GradientDescent, pp.StochasticGradient)
-    rows = isinstance(case.method, pp.SAGA)
+    few = (pp.inner.Auto, pp.inner.GradientDescent, pp.inner.StochasticGradient)
+    rows = isinstance(case.method, pp.methods.SAGA)
     return not rows and suits(case.method, inner) and (not case.few or isinstance(inner, few))
 
 

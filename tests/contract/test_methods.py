@@ -10,7 +10,7 @@ import pytest
 import proxyprox as pp
 from own_methods import SvrgProxyProx
 
-STOP = pp.Relative(1e-2) | pp.Residual(1e-11)
+STOP = pp.stopping.Relative(1e-2) | pp.stopping.Residual(1e-11)
 TIMES = ("seconds", "target_seconds", "proxy_seconds")
 
 
@@ -44,7 +44,7 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     objective, proxy = Counted(shared.problem.objective), Counted(shared.problem.proxy)
     problem = pp.Problem(objective, proxy)
     call = {"method": case.method, "inner": inner, "stop": STOP, "steps": case.steps, "rng": 0}
-    if not case.method.solves_subproblems:
+    if case.method.defaults() is None:
         call.update(inner=None, stop=None)
     result = pp.minimize(problem, shared.w0, **call)
 
@@ -109,8 +109,13 @@ def bits(run, to_numpy):
 def test_same_seed_same_bits_and_a_save_in_the_middle(
     case, inner, backend, noisy, to_numpy, tmp_path
 ):
-    parts = {"method": case.method, "inner": inner, "stop": STOP, "averaging": pp.Uniform()}
-    if not case.method.solves_subproblems:
+    parts = {
+        "method": case.method,
+        "inner": inner,
+        "stop": STOP,
+        "averaging": pp.averaging.Uniform(),
+    }
+    if case.method.defaults() is None:
         parts.update(inner=None, stop=None)
 
     def started(seed, count):
@@ -118,7 +123,7 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
 
     whole, first = started(3, 5), started(3, 1)
     # Noise that is added to a gradient cancels in differences on one batch.
-    if not isinstance(case.method, (SvrgProxyProx, pp.SVRP, pp.PAGE)):
+    if not isinstance(case.method, (SvrgProxyProx, pp.SVRP, pp.methods.PAGE)):
         same = bits(started(4, 1), to_numpy)[0] == bits(first, to_numpy)[0]
         assert same == case.method.exact
 
@@ -137,11 +142,11 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
 
 def test_every_rule_runs_and_says_whether_it_held(criterion, backend, shared):
     result = pp.minimize(
-        shared.problem, shared.w0, method=pp.ProxyProx(eta=2.0), inner=pp.GradientDescent(),
+        shared.problem, shared.w0, method=pp.ProxyProx(eta=2.0), inner=pp.inner.GradientDescent(),
         stop=criterion, steps=5, rng=0,
     )  # fmt: skip
     # A number of inner steps is no rule: nothing can have held.
-    none = isinstance(criterion, (pp.Steps, pp.RandomSteps))
+    none = isinstance(criterion, (pp.stopping.Steps, pp.stopping.RandomSteps))
     assert {row.held for row in result.trace} == {None if none else True}
     bounded = np.isfinite(result.trace["threshold"])
     assert (result.trace["residual"][bounded] <= result.trace["threshold"][bounded]).all()
@@ -156,7 +161,7 @@ def test_every_averaging_is_a_convex_combination(averaging, backend, noisy, to_n
     )  # fmt: skip
     q = 1 + 2 * 0.5 * getattr(averaging, "mu", 0.0) / 5
     # With a given eta there is nothing for Adaptive to adapt to.
-    last = isinstance(averaging, (pp.Last, pp.Adaptive))
+    last = isinstance(averaging, (pp.averaging.Last, pp.averaging.Adaptive))
     weights = [0.0] * 19 + [1.0] if last else q ** np.arange(20.0)
     expected = np.average(seen, axis=0, weights=weights)
     assert np.allclose(to_numpy(result.w), expected, rtol=1e-12, atol=1e-14)
@@ -171,13 +176,13 @@ def test_every_correction_runs_in_proxyprox(correction, backend, shared):
 @pytest.mark.parametrize(
     ("solver", "missing"),
     [
-        (pp.ClosedForm(), "a closed form"),
-        (pp.GradientDescent(), "smoothness constant"),
-        (pp.Nesterov(), "smoothness constant"),
-        (pp.Newton(), "the Hessian, hessian"),
-        (pp.QuasiNewton(), "the Hessian, hessian"),
-        (pp.NewtonCG(), "Hessian-vector products"),
-        (pp.StochasticGradient(steps=3), "sampled gradients"),
+        (pp.inner.ClosedForm(), "a closed form"),
+        (pp.inner.GradientDescent(), "smoothness constant"),
+        (pp.inner.Nesterov(), "smoothness constant"),
+        (pp.inner.Newton(), "the Hessian, hessian"),
+        (pp.inner.QuasiNewton(), "the Hessian, hessian"),
+        (pp.inner.NewtonCG(), "Hessian-vector products"),
+        (pp.inner.StochasticGradient(steps=3), "sampled gradients"),
     ],
     ids=lambda item: type(item).__name__ if dataclasses.is_dataclass(item) else "",
 )

@@ -296,12 +296,12 @@ class Reports(Solver):
 
 class Stops(Solver):
     def solve(self, phi, start, stop, memory, rng):
-        return super().solve(phi, start, pp.Steps(2), memory, rng)
+        return super().solve(phi, start, pp.stopping.Steps(2), memory, rng)
 
 
 class Ignores(Solver):
     def solve(self, phi, start, stop, memory, rng):
-        return super().solve(phi, start, pp.Relative(1e-9), memory, rng)
+        return super().solve(phi, start, pp.stopping.Relative(1e-9), memory, rng)
 
 
 class Overwrites(Solver):

@@ -14,8 +14,8 @@ from proxyprox._util.codec import describe
 from proxyprox.checkpoint import CheckpointError, rebuild
 
 PROTOCOLS = {
-    "Answers", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
-    "Correction", "Averaging", "Criterion",
+    "Answers", "Defaults", "Method", "OuterStep", "Request", "State", "InnerSolver", "InnerResult",
+    "Correction", "Averaging", "Criterion", "NonFiniteError", "Subproblem",
 }  # fmt: skip
 
 

@@ -151,8 +151,8 @@ def test_the_same_inner_steps_for_every_published_method() -> None:
     for method in mushrooms.published_methods(7):
         assert method.build is not None
         settings = method.build(1.0)
-        assert settings["stop"] == pp.Steps(7)
-        assert isinstance(settings["inner"], pp.GradientDescent)
+        assert settings["stop"] == pp.stopping.Steps(7)
+        assert isinstance(settings["inner"], pp.inner.GradientDescent)
         assert "7 GD steps" in method.name
 
 

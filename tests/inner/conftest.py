@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from proxyprox import Residual, Subproblem, logistic_regression
+from proxyprox import logistic_regression
+from proxyprox.inner import Subproblem
+from proxyprox.stopping import Residual
 
 
 def logistic_subproblem(seed, rows=60, columns=5):

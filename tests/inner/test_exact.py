@@ -35,6 +35,6 @@ def test_a_relative_tolerance_may_stop_it_earlier():
 
 
 def test_values_that_are_not_finite_are_refused():
-    broken = pp.Problem((lambda w: np.nan, lambda w: w), pp.Zero()).objective
-    with pytest.raises(pp.NonFiniteError, match="value"):
+    broken = pp.Problem((lambda w: np.nan, lambda w: w), pp.problems.Zero()).objective
+    with pytest.raises(pp.inner.NonFiniteError, match="value"):
         minimise_exactly(broken, np.ones(2))

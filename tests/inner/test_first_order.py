@@ -5,18 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import (
-    GradientDescent,
-    Nesterov,
-    Quadratic,
-    Relative,
-    Residual,
-    Steps,
-    StochasticGradient,
-    StronglyConvex,
-    Subproblem,
-)
+from proxyprox import Quadratic
+from proxyprox.inner import GradientDescent, Nesterov, StochasticGradient, Subproblem
 from proxyprox.inner.base import Patience, next_to_rounding
+from proxyprox.stopping import Relative, Residual, Steps, StronglyConvex
 from proxyprox.theory import inner_steps_sgd
 
 

@@ -7,22 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import (
-    ClosedForm,
-    FunctionProxy,
-    Newton,
-    NewtonCG,
-    NonFiniteError,
-    Quadratic,
-    QuasiNewton,
-    Residual,
-    Subproblem,
-    logistic_regression,
-    poisson_regression,
-)
+from proxyprox import FunctionProxy, Quadratic, logistic_regression, poisson_regression
 from proxyprox._util.arrays import factor_positive
-from proxyprox.inner.newton import SECANTS, add_secant, quasi_newton_direction
+from proxyprox.inner import ClosedForm, Newton, NewtonCG, NonFiniteError, QuasiNewton, Subproblem
+from proxyprox.inner.base import SolverPolicy
+from proxyprox.inner.newton import add_secant, quasi_newton_direction
 from proxyprox.problems.combination import Tilted
+from proxyprox.stopping import Residual
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
@@ -250,10 +241,11 @@ def test_secants_are_the_newest_and_have_curvature():
     for s, y in [([1.0, 0.0], [-1.0, 0.0]), ([1.0, 0.0], [0.0, 1.0]), ([0.0, 0.0], [0.0, 0.0])]:
         assert add_secant((), np.array(s), np.array(y)) == ()
     secants = ()
-    for k in range(SECANTS + 5):
+    for k in range(SolverPolicy.secants + 5):
         secants = add_secant(secants, np.full(2, 1.0 + k), np.ones(2))
-    assert len(secants) == SECANTS
-    assert secants[-1][0][0] == SECANTS + 5
+    S, changes = secants
+    assert S.shape == changes.shape == (SolverPolicy.secants, 2)
+    assert S[-1, 0] == SolverPolicy.secants + 5
 
 
 def test_an_inverse_that_has_gone_stale_is_rebuilt_early():

@@ -3,17 +3,10 @@ import pytest
 from sklearn.linear_model import ElasticNet as SklearnElasticNet
 from sklearn.linear_model import Lasso
 
-from proxyprox import (
-    L1,
-    ElasticNet,
-    FunctionProxy,
-    ProximalGradient,
-    Residual,
-    Steps,
-    Subproblem,
-    linear_regression,
-    logistic_regression,
-)
+from proxyprox import L1, FunctionProxy, linear_regression, logistic_regression
+from proxyprox.inner import ProximalGradient, Subproblem
+from proxyprox.penalties import ElasticNet
+from proxyprox.stopping import Residual, Steps
 
 RNG = np.random.default_rng(0)
 SMALLEST = Residual(1e-300)

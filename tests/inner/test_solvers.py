@@ -9,28 +9,27 @@ import scipy.sparse
 from proxyprox import (
     L1,
     LBFGS,
-    Auto,
-    ClosedForm,
     FunctionProxy,
-    GradientDescent,
-    Nesterov,
-    Newton,
-    NewtonCG,
-    NonConvex,
-    NonFiniteError,
-    ProximalGradient,
     Quadratic,
-    QuasiNewton,
-    Relative,
-    Residual,
-    Steps,
-    Subproblem,
-    Zero,
     logistic_regression,
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.inner.base import DENSE_LIMIT, needs_of
+from proxyprox.inner import (
+    Auto,
+    ClosedForm,
+    GradientDescent,
+    Nesterov,
+    Newton,
+    NewtonCG,
+    NonFiniteError,
+    ProximalGradient,
+    QuasiNewton,
+    Subproblem,
+)
+from proxyprox.inner.base import SolverPolicy, needs_of
+from proxyprox.problems import Zero
+from proxyprox.stopping import NonConvex, Relative, Residual, Steps
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
@@ -239,7 +238,7 @@ def test_gradient_that_is_not_finite_ends_the_solve(solver, solve):
 GLM = logistic_regression(np.eye(3), [0, 1, 0])
 PLAIN = FunctionProxy(lambda w: 0.0, lambda w: w)
 CURVED = FunctionProxy(lambda w: 0.0, lambda w: w, hvp=lambda w, v: v, hessian=np.diag)
-# Few non-zeros in many columns, and a long table of more than DENSE_LIMIT columns.
+# Few non-zeros in many columns, and a long table of more than SolverPolicy.dense columns.
 WIDE = logistic_regression(scipy.sparse.eye_array(2000, format="csr"))
 LONG = logistic_regression(np.zeros((5000, 900)))
 
@@ -248,8 +247,8 @@ LONG = logistic_regression(np.zeros((5000, 900)))
     ("proxy", "penalty", "size", "solver", "reason"),
     [
         (GLM, None, 3, QuasiNewton, "Hessian and 3 parameters"),
-        (CURVED, None, DENSE_LIMIT, QuasiNewton, "Hessian"),
-        (CURVED, None, DENSE_LIMIT + 1, NewtonCG, "more than"),
+        (CURVED, None, SolverPolicy.dense, QuasiNewton, "Hessian"),
+        (CURVED, None, SolverPolicy.dense + 1, NewtonCG, "more than"),
         (WIDE, None, 2000, NewtonCG, "Hessian-vector products"),
         (LONG, None, 900, QuasiNewton, "to keep it takes"),
         (Quadratic(np.eye(2)), None, 2, ClosedForm, "closed form"),

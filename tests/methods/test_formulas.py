@@ -7,29 +7,20 @@ import pytest
 
 from proxyprox import (
     DANE,
-    EMA,
     L1,
     SGD,
-    Adagrad,
     Adam,
-    AuxMom,
-    AuxMVR,
-    ClosedForm,
-    ElasticNet,
-    GradientDescent,
-    Mean,
-    Momentum,
-    Newton,
-    Plain,
     Problem,
     ProxyProx,
     Quadratic,
-    Residual,
-    Steps,
-    Storm,
     logistic_regression,
     minimize,
 )
+from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.inner import ClosedForm, GradientDescent, Newton
+from proxyprox.methods import Adagrad, AuxMom, AuxMVR, Momentum
+from proxyprox.penalties import ElasticNet
+from proxyprox.stopping import Residual, Steps
 
 RNG = np.random.default_rng(0)
 D = 5

@@ -15,6 +15,7 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
+from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.box import box_minimum
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods.quasi_newton import (
@@ -80,6 +81,10 @@ def pairs_of(A, count, rng):
     return [usable(s, A @ s) for s in steps]
 
 
+def rows(pairs):
+    return (np.array(part) for part in list(zip(*pairs, strict=True))[:2])
+
+
 def test_inverse_product_is_that_of_the_textbook_formula():
     rng = np.random.default_rng(0)
     base, pairs = spectrum(rng, 7, 50.0), pairs_of(spectrum(rng, 7, 1e3), 4, rng)
@@ -89,7 +94,7 @@ def test_inverse_product_is_that_of_the_textbook_formula():
         H = V.T @ H @ V + np.outer(s, s) / sy
         B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / sy
     q = rng.normal(size=7)
-    solved = inverse_product(lambda v: np.linalg.solve(base, v), pairs, q)
+    solved = inverse_product(lambda v: np.linalg.solve(base, v), *rows(pairs), q)
     np.testing.assert_allclose(solved, H @ q, rtol=1e-8)
     np.testing.assert_allclose(updated(base, pairs), B, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(np.linalg.inv(B) @ q, solved, rtol=1e-6)
@@ -101,10 +106,10 @@ def test_conjugate_pairs_of_a_quadratic_hold_at_once():
     pairs, agreeing = conjugate(pairs_of(A, 5, rng))
     assert agreeing == len(pairs) == 5
     for s, y, _ in pairs:
-        np.testing.assert_allclose(inverse_product(lambda q: q, pairs, y), s, atol=1e-8)
+        np.testing.assert_allclose(inverse_product(lambda q: q, *rows(pairs), y), s, atol=1e-8)
     plain = pairs_of(A, 5, rng)
     s, y, _ = plain[0]
-    assert np.linalg.norm(inverse_product(lambda q: q, plain, y) - s) > 1e-3
+    assert np.linalg.norm(inverse_product(lambda q: q, *rows(plain), y) - s) > 1e-3
 
 
 def test_pairs_of_another_quadratic_stay_as_they_are():
@@ -186,8 +191,7 @@ def applied(proxy, *, hvp=True):
 def test_a_hessian_that_is_applied_gives_the_iterates_of_the_matrix(hvp, monkeypatch):
     target, proxy = quadratics(14, error=0.2)
     dense = pp.minimize(pp.Problem(target, proxy), method=BFGS, tol=1e-8)
-    for name in ("DENSE", "DENSE_BY_DIFFERENCES"):
-        monkeypatch.setattr(f"proxyprox.methods.quasi_newton.{name}", 10)
+    monkeypatch.setattr(SolverPolicy, "dense", 10)
     other = pp.minimize(pp.Problem(target, applied(proxy, hvp=hvp)), method=BFGS, tol=1e-8)
     assert other.status is pp.Status.CONVERGED
     assert abs(other.steps - dense.steps) <= 3
@@ -221,7 +225,7 @@ def test_the_size_of_a_hessian_that_is_applied_is_about_its_norm():
 
 
 def test_a_large_proxy_with_negative_curvature_is_survived(monkeypatch):
-    monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+    monkeypatch.setattr(SolverPolicy, "dense", 50)
     target, _ = quadratics(30)
     signs = np.where(np.arange(30) % 3, 1.0, -1.0)
     proxy = pp.FunctionProxy(
@@ -412,7 +416,7 @@ def test_a_proxy_with_a_region_of_nan_is_survived(extra):
 @pytest.mark.parametrize("size", ["matrix", "applied"])
 def test_a_hessian_that_is_of_no_use_at_some_points_is_survived(size, fault, monkeypatch):
     if size == "applied":
-        monkeypatch.setattr("proxyprox.methods.quasi_newton.DENSE_BY_DIFFERENCES", 5)
+        monkeypatch.setattr(SolverPolicy, "dense", 50)
     target, whole = quadratics()
     calls = []
 

@@ -4,7 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import DANE, AcceleratedSliding, Problem, ProxyProx, Quadratic, Residual, minimize
+from proxyprox import DANE, Problem, ProxyProx, Quadratic, minimize
+from proxyprox.methods import AcceleratedSliding
+from proxyprox.stopping import Residual
 
 D = 30
 ACCURACY = 1e-4

@@ -49,11 +49,13 @@ def renewed_loop(rng, eta, p, steps, b, *, recursive):
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("p", [None, 0.4])
-@pytest.mark.parametrize("kind", [pp.SVRP, pp.PAGE])
+@pytest.mark.parametrize("kind", [pp.SVRP, pp.methods.PAGE])
 def test_renewed_methods_are_their_loops(kind, p, library):
-    w, paid = renewed_loop(np.random.default_rng(3), 0.4, p, 12, 2, recursive=kind is pp.PAGE)
+    w, paid = renewed_loop(
+        np.random.default_rng(3), 0.4, p, 12, 2, recursive=kind is pp.methods.PAGE
+    )
     result = pp.minimize(
-        problem(2, library), method=kind(0.4, p), steps=12, rng=3, stop=pp.Residual(1e-13)
+        problem(2, library), method=kind(0.4, p), steps=12, rng=3, stop=pp.stopping.Residual(1e-13)
     )
     np.testing.assert_allclose(np.asarray(result.w), w, atol=1e-12)
     assert result.ledger.target_samples == paid
@@ -71,7 +73,11 @@ def test_saga_is_its_loop(library):
         table[row] = difference
         w = prox(w, m, 0.2)
     result = pp.minimize(
-        problem(1, library), method=pp.SAGA(0.2), steps=15, rng=3, stop=pp.Residual(1e-13)
+        problem(1, library),
+        method=pp.methods.SAGA(0.2),
+        steps=15,
+        rng=3,
+        stop=pp.stopping.Residual(1e-13),
     )
     np.testing.assert_allclose(np.asarray(result.w), w, atol=1e-12)
     assert result.ledger.target_gradients == result.ledger.target_samples == 15
@@ -88,14 +94,18 @@ def test_spam_is_storm_with_its_schedule():
             m = d + (1 - (k + 1) ** (-2 / 3)) * (m - gradient(before, rows) + P @ before)
         before = w
         w = prox(w, m, 0.5 / (k + 1) ** (1 / 3))
-    call = {"steps": 10, "rng": 3, "stop": pp.Residual(1e-13)}
+    call = {"steps": 10, "rng": 3, "stop": pp.stopping.Residual(1e-13)}
     np.testing.assert_allclose(
-        pp.minimize(problem(2), method=pp.SPAM(0.5), **call).w, w, atol=1e-12
+        pp.minimize(problem(2), method=pp.methods.SPAM(0.5), **call).w, w, atol=1e-12
     )
-    by_parts = pp.ProxyProx(pp.Decay(0.5, 1 / 3), pp.Storm(lambda k: (k + 1) ** (-2 / 3)))
+    by_parts = pp.ProxyProx(
+        pp.stepsizes.Decay(0.5, 1 / 3), pp.corrections.Storm(lambda k: (k + 1) ** (-2 / 3))
+    )
     np.testing.assert_allclose(pp.minimize(problem(2), method=by_parts, **call).w, w, atol=1e-12)
     with pytest.raises(pp.OracleError, match=r"a\(1\) must be"):
-        pp.minimize(problem(2), method=pp.ProxyProx(0.5, pp.Storm(lambda k: 2.0)), steps=2)
+        pp.minimize(
+            problem(2), method=pp.ProxyProx(0.5, pp.corrections.Storm(lambda k: 2.0)), steps=2
+        )
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])
@@ -106,8 +116,10 @@ def test_stabilized_dane_is_its_loop(mu):
         w = prox(v, g - P @ v, eta)
         g = gradient(w, rng.integers(N, size=2))
         v = (v / eta + mu * w - g) / (1 / eta + mu)
-    method = pp.StabilizedDANE(eta, mu)
-    result = pp.minimize(problem(2), method=method, steps=12, rng=3, stop=pp.Residual(1e-13))
+    method = pp.methods.StabilizedDANE(eta, mu)
+    result = pp.minimize(
+        problem(2), method=method, steps=12, rng=3, stop=pp.stopping.Residual(1e-13)
+    )
     np.testing.assert_allclose(result.w, w, atol=1e-12)
     assert "SDane() (the default" in pp.minimize(problem(2), method=method, steps=2, rng=0).stop
 
@@ -122,13 +134,18 @@ def test_fedred_is_its_loop(gamma):
         for _ in range(rng.geometric(p)):
             x = (inverse * x + y / eta - (P @ x + m)) / (inverse + 1 / eta)
         y = x
-    got = pp.minimize(problem(2), method=pp.FedRed(eta, p, gamma), steps=6, rng=3).w
+    got = pp.minimize(problem(2), method=pp.methods.FedRed(eta, p, gamma), steps=6, rng=3).w
     np.testing.assert_allclose(got, y, atol=1e-12)
 
 
 @pytest.mark.parametrize(
     ("method", "batch", "steps"),
-    [(pp.SVRP(0.5), 3, 200), (pp.SVRP(), 3, 400), (pp.PAGE(0.3), 3, 300), (pp.SAGA(0.1), 1, 800)],
+    [
+        (pp.SVRP(0.5), 3, 200),
+        (pp.SVRP(), 3, 400),
+        (pp.methods.PAGE(0.3), 3, 300),
+        (pp.methods.SAGA(0.1), 1, 800),
+    ],
     ids=lambda item: type(item).__name__,
 )
 def test_no_floor_remains_on_a_finite_sum(method, batch, steps):
@@ -175,23 +192,23 @@ def test_saga_resumes_bit_for_bit(tmp_path):
             run.tell([given.objective.gradient(w, query.batch) for w in query.points])
         return run
 
-    whole = advance(pp.Run(given, method=pp.SAGA(0.1), rng=0), 20)
-    advance(pp.Run(given, method=pp.SAGA(0.1), rng=0), 9).save(tmp_path / "run")
+    whole = advance(pp.Run(given, method=pp.methods.SAGA(0.1), rng=0), 20)
+    advance(pp.Run(given, method=pp.methods.SAGA(0.1), rng=0), 9).save(tmp_path / "run")
     resumed = advance(pp.Run.load(tmp_path / "run", given), 11)
     assert resumed.w.tobytes() == whole.w.tobytes()
 
 
 def test_what_does_not_fit_is_refused():
-    for kind in (pp.PAGE, pp.SAGA, pp.StabilizedDANE):
+    for kind in (pp.methods.PAGE, pp.methods.SAGA, pp.methods.StabilizedDANE):
         with pytest.raises(ValueError, match="eta must be a number"):
             kind("auto")
     with pytest.raises(ValueError, match="p must be"):
         pp.SVRP(1.0, p=0.0)
     with pytest.raises(ValueError, match="SAGA must be of one row"):
-        pp.minimize(problem(2), method=pp.SAGA(1.0), steps=1)
+        pp.minimize(problem(2), method=pp.methods.SAGA(1.0), steps=1)
     target = pp.FunctionObjective(lambda w, batch: w, sample=lambda rng: 0, everything=lambda: None)
     uncounted = pp.Problem(target, (lambda w: 0.5 * float(w @ w), lambda w: w))
     with pytest.raises(ValueError, match=r"p must be given|samples"):
         pp.minimize(uncounted, np.ones(2), method=pp.SVRP(1.0), steps=1)
     with pytest.raises(ValueError, match="gamma must be given"):
-        pp.minimize(uncounted, np.ones(2), method=pp.FedRed(1.0), steps=1)
+        pp.minimize(uncounted, np.ones(2), method=pp.methods.FedRed(1.0), steps=1)

@@ -222,7 +222,7 @@ REFUSED = {
     "auto": {"method": pp.ProxyProx(eta="auto")},
     "default method": {},
     "safeguard": {"method": pp.ProxyProx(eta=1.0), "safeguard": True},
-    "two points": {"method": pp.ProxyProx(eta=1.0, correction=pp.Storm())},
+    "two points": {"method": pp.ProxyProx(eta=1.0, correction=pp.corrections.Storm())},
     "full gradients": {"method": pp.DANE(eta=1.0)},
     "values": {"method": pp.ProxyBFGS()},
     "tolerance": {"method": pp.ProxyProx(eta=1.0), "tol": 1e-3},

@@ -15,13 +15,11 @@ from proxyprox import (
     Problem,
     ProxyProx,
     Quadratic,
-    Zero,
     logistic_regression,
     minimize,
     poisson_regression,
-    regularized,
 )
-from proxyprox.problems import MixedProxy, Regularized, ScaledProxy
+from proxyprox.problems import MixedProxy, Regularized, ScaledProxy, Zero, regularized
 from proxyprox.problems.combination import PairedLoss, Tilted
 
 A, B = np.diag([2.0, 0.5]), np.array([[1.0, 0.2], [0.2, 3.0]])

@@ -23,7 +23,7 @@ def test_fingerprints_of_all_losses():
     quadratic = pp.Quadratic(np.eye(4))
     functions = pp.FunctionProxy(lambda w: 0.0, lambda w: 0 * w)
     losses = [
-        pp.Zero(),
+        pp.problems.Zero(),
         quadratic,
         pp.Quadratic(np.eye(4), noise=0.1),
         pp.Quadratic(2 * np.eye(4)),

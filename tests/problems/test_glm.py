@@ -66,7 +66,7 @@ def test_hessian_is_the_same_whatever_the_blocks_of_rows(monkeypatch, kind, make
     case = make_case("logistic", kind, intercept=True, weighted=True)
     w = case.points[0]
     # Three rows at a time, the last block incomplete.
-    monkeypatch.setattr("proxyprox.problems.glm.BLOCK_ELEMENTS", 3 * (case.X.shape[1] + 1))
+    monkeypatch.setattr("proxyprox.problems.glm.BLOCK", 3 * (case.X.shape[1] + 1))
     want = case.reference_hessian(w)
     np.testing.assert_allclose(array(case.loss.hessian(case.native(w))), want, atol=1e-8)
 

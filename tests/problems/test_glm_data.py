@@ -18,7 +18,7 @@ from proxyprox.problems import glm
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("density", [0.02, 0.6])
 def test_sparse_gram_is_the_dense_one(monkeypatch, density, intercept):
-    monkeypatch.setattr(glm, "BLOCK_NONZEROS", 500)
+    monkeypatch.setattr(glm, "BLOCK", 125)
     rng = np.random.default_rng(1)
     X = rng.normal(size=(400, 60)) * (rng.random((400, 60)) < density)
     weights = rng.random(400)
@@ -40,7 +40,7 @@ def test_a_long_table_is_read_in_blocks(monkeypatch, family):
         X, y + (family == "gamma"), l2=0.1, intercept=True, sample_weight=rng.random(200)
     )
     whole = loss.gradient(w), loss.hvp(w, w), loss.value(w)
-    monkeypatch.setattr(glm, "BLOCK_ELEMENTS", 60)
+    monkeypatch.setattr(glm, "BLOCK", 60)
     np.testing.assert_allclose(loss.gradient(w), whole[0], rtol=1e-12)
     np.testing.assert_allclose(loss.hvp(w, w), whole[1], rtol=1e-12)
     value, gradient = loss.value_and_gradient(w)

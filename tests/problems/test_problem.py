@@ -7,21 +7,19 @@ from proxyprox import (
     DANE,
     L1,
     LBFGS,
-    AuxMVR,
     FunctionObjective,
     FunctionProxy,
-    Mean,
     Problem,
     ProxyProx,
     Quadratic,
-    Uniform,
-    Zero,
     audit,
     linear_regression,
     minimize,
-    regularized,
 )
-from proxyprox.problems import ScaledProxy
+from proxyprox.averaging import Uniform
+from proxyprox.corrections import Mean
+from proxyprox.methods import AuxMVR
+from proxyprox.problems import ScaledProxy, Zero, regularized
 
 
 def value(w):

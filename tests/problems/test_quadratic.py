@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import Problem, ProxyProx, Quadratic, Zero, minimize
+from proxyprox import Problem, ProxyProx, Quadratic, minimize
+from proxyprox.problems import Zero
 
 
 def random_symmetric(seed, size=6):

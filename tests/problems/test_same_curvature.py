@@ -82,7 +82,7 @@ def test_other_settings_are_not_the_same():
     assert not known(target, pp.logistic_regression(X, l2=0.1))
     assert not known(target, pp.logistic_regression(X, sample_weight=WEIGHTS))
     assert not known(target, pp.linear_regression(X))
-    assert not known(target, pp.Zero())
+    assert not known(target, pp.problems.Zero())
     constant = np.column_stack([X[:, :3], np.ones(60)])
     assert not known(
         pp.logistic_regression(X[:, :3], intercept=True), pp.logistic_regression(constant[:, ::-1])
@@ -97,9 +97,9 @@ def test_quadratics_are_compared_by_their_matrix():
 
 LINE = np.arange(4.0)
 COMBINED = {
-    "regularized": lambda loss, free: pp.regularized(pp.Problem(loss, free), 0.3, LINE),
-    "regularized twice": lambda loss, free: pp.regularized(
-        pp.regularized(pp.Problem(loss, free), 0.1, LINE), 0.2, 0 * LINE
+    "regularized": lambda loss, free: pp.problems.regularized(pp.Problem(loss, free), 0.3, LINE),
+    "regularized twice": lambda loss, free: pp.problems.regularized(
+        pp.problems.regularized(pp.Problem(loss, free), 0.1, LINE), 0.2, 0 * LINE
     ),
     "scaled there and back": lambda loss, free: pp.Problem(
         loss, ScaledProxy(ScaledProxy(free, 0.3), 1 / 0.3)
@@ -113,7 +113,7 @@ COMBINED = {
     "paired with all rows": lambda loss, free: pp.Problem(
         PairedLoss(loss.subsample(20, rng=0), free.subsample(20, rng=0), free), loss
     ),
-    "all at once": lambda loss, free: pp.regularized(
+    "all at once": lambda loss, free: pp.problems.regularized(
         pp.Problem(Tilted(loss, LINE), ScaledProxy(MixedProxy([free, free], [1.0, 1.0]), 0.5)),
         0.2,
         LINE,
@@ -133,7 +133,7 @@ def test_other_factors_are_not_the_same():
     free = loss.label_free()
     assert not known(loss, ScaledProxy(free, 2.0))
     assert not known(loss, MixedProxy([free, loss], [1.0, 1.0]))
-    regular = pp.regularized(pp.Problem(loss, free), 0.3, LINE)
+    regular = pp.problems.regularized(pp.Problem(loss, free), 0.3, LINE)
     assert not known(regular.objective, free)
     assert not known(PairedLoss(loss, free, free.subsample(30, rng=0), power=0.5), free)
 
@@ -157,7 +157,7 @@ def test_a_user_s_own_loss_may_say_so():
 
     one, other = Own(np.eye(4)), Own(np.eye(4))
     assert known(one, other)
-    assert pp.regularized(pp.Problem(one, other), 0.1, LINE).same_curvature
+    assert pp.problems.regularized(pp.Problem(one, other), 0.1, LINE).same_curvature
     assert known(Tilted(one, LINE), ScaledProxy(ScaledProxy(other, 2.0), 0.5))
     assert not known(one, Own(2 * np.eye(4)))
 
@@ -166,7 +166,7 @@ def test_a_user_s_own_loss_may_say_so():
     "how",
     [
         lambda target: pp.Problem(target, target.label_free(X.copy())),
-        lambda target: pp.regularized(pp.Problem(target, target.label_free()), 0.01, LINE),
+        lambda target: pp.problems.regularized(pp.Problem(target, target.label_free()), 0.01, LINE),
     ],
 )
 def test_where_delta_is_zero_fewer_gradients_are_spent_on_measuring(how):

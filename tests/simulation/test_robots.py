@@ -289,7 +289,7 @@ def test_a_batch_cannot_be_asked_twice_of_a_robot_that_repeats_nothing(world):
     target = RolloutObjective(world.task, lambda request: world.robot(request), Antithetic(2, 0.1))
     problem = pp.Problem(target, world.proxy)
     with pytest.raises(TypeError, match="repeatable"):
-        pp.minimize(problem, W, method=pp.AuxMVR(), steps=2)
+        pp.minimize(problem, W, method=pp.methods.AuxMVR(), steps=2)
     with pytest.raises(TypeError, match="measured step sizes"):
         pp.minimize(problem, W, method=pp.ProxyProx("auto"), steps=2)
     assert world.robot.count == 0

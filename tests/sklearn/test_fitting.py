@@ -12,8 +12,6 @@ from proxyprox import (
     L1,
     Problem,
     Quadratic,
-    Relative,
-    Steps,
     logistic_regression,
     minimize,
     softmax_regression,
@@ -23,6 +21,7 @@ from proxyprox.problems.glm import Design
 from proxyprox.sklearn import ProxyLogisticRegression, fitting
 from proxyprox.sklearn.fitting import RegularisationPath, label_free, mix, moment_of, pool
 from proxyprox.sklearn.policy import FittingPolicy
+from proxyprox.stopping import Relative, Steps
 
 
 def dense(moment):

@@ -73,9 +73,9 @@ def test_eta_must_be_a_number_a_function_or_auto():
         with pytest.raises(TypeError, match=r"eta .*auto"):
             method(eta="automatic")
     with pytest.raises(ValueError, match="eta must be 'auto' without delta"):
-        pp.AcceleratedSliding(delta=1.0, mu=1.0, eta="auto")
+        pp.methods.AcceleratedSliding(delta=1.0, mu=1.0, eta="auto")
     with pytest.raises(ValueError, match="mu must be a positive number"):
-        pp.AcceleratedSliding(eta="auto")
+        pp.methods.AcceleratedSliding(eta="auto")
 
 
 @pytest.mark.parametrize("proxy", ["label_free", "subsample"])

@@ -48,7 +48,7 @@ def test_the_gain_is_one_over_k_where_nothing_drifts():
     for k in range(30):
         noise = noise.with_gain(k, drift=0.0)
         errors.append(noise.error)
-    assert noise.gain == pytest.approx(4 / 33)
+    assert noise.gain == pytest.approx(6 / 35)
     assert errors[-1] < 0.15
     assert all(b < a for a, b in itertools.pairwise(errors))
 

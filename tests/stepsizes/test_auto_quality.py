@@ -14,7 +14,8 @@ def test_a_step_whose_secant_is_below_one_over_eta_never_raises_a_convex_loss(ta
     exact, proxy = target.with_batch_size(None), target.subsample(60, rng=0)
     points = [np.zeros(8)]
     result = pp.minimize(
-        pp.Problem(exact, proxy), method=pp.ProxyProx("auto"), steps=60, stop=pp.Residual(1e-11),
+        pp.Problem(exact, proxy), method=pp.ProxyProx("auto"), steps=60,
+        stop=pp.stopping.Residual(1e-11),
         callback=lambda step: points.append(step.w),
     )  # fmt: skip
 
@@ -37,7 +38,7 @@ def test_a_step_whose_secant_is_below_one_over_eta_never_raises_a_convex_loss(ta
 def tuned(problem, budget, seeds):
     """Return the least median loss over five constant step sizes and two averages."""
     H = problem.objective.smoothness
-    call = {"budget": budget, "averaging": pp.Uniform()}
+    call = {"budget": budget, "averaging": pp.averaging.Uniform()}
     losses = []
     for eta in (0.5 * 8.0**j / H for j in range(5)):
         runs = [pp.minimize(problem, method=pp.ProxyProx(eta), rng=s, **call) for s in seeds]

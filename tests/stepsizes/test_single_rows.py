@@ -226,8 +226,16 @@ def test_the_bound_for_noise_that_grows_holds(share):
     first = -loss.gradient(np.zeros(6)) @ w_star
     B = w_star @ w_star
     bound = (B / (2 * eta) + 2 * share * first + 2 * K * eta * sigma) / ((1 - 2 * share) * K)
-    problem, method = pp.Problem(loss, loss.label_free()), pp.ProxyProx(eta, correction=pp.EMA(1.0))
-    call = {"method": method, "steps": K, "averaging": pp.Uniform(), "stop": pp.Residual(1e-9)}
+    problem, method = (
+        pp.Problem(loss, loss.label_free()),
+        pp.ProxyProx(eta, correction=pp.corrections.EMA(1.0)),
+    )
+    call = {
+        "method": method,
+        "steps": K,
+        "averaging": pp.averaging.Uniform(),
+        "stop": pp.stopping.Residual(1e-9),
+    }
     gaps = [
         loss.value(pp.minimize(problem, **call, rng=rng).w) - loss.value(w_star) for _ in range(30)
     ]

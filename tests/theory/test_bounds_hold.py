@@ -59,7 +59,8 @@ def test_strongly_convex(seed):
     bound = theory.guarantee(eta=eta, steps=K, mu=mu, B=B, sigma=sigma, delta=delta, G=G)
     errors = suboptimalities(
         pp.Problem(target, proxy), target, target.value(best), w0, method=pp.ProxyProx(eta),
-        steps=K, averaging=pp.Geometric(mu), stop=pp.StronglyConvex(mu, G), inner=pp.Nesterov(),
+        steps=K, averaging=pp.averaging.Geometric(mu), stop=pp.stopping.StronglyConvex(mu, G),
+        inner=pp.inner.Nesterov(),
     )  # fmt: skip
     mean, error = mean_and_error(errors)
     assert mean + 3 * error <= bound
@@ -83,9 +84,10 @@ def test_convex_by_regularisation(seed):
     eta, G = theory.largest_step_size(delta), 0.0
     mu = theory.convex_regularization(eta=eta, steps=K)
     errors = suboptimalities(
-        pp.regularized(pp.Problem(target, proxy), mu, w0), target, target.value(best), w0,
-        method=pp.ProxyProx(eta), steps=K, averaging=pp.Uniform(), stop=pp.Convex(K, G),
-        inner=pp.GradientDescent(),
+        pp.problems.regularized(pp.Problem(target, proxy), mu, w0), target, target.value(best), w0,
+        method=pp.ProxyProx(eta), steps=K, averaging=pp.averaging.Uniform(),
+        stop=pp.stopping.Convex(K, G),
+        inner=pp.inner.GradientDescent(),
     )  # fmt: skip
     mean, error = mean_and_error(errors)
     bound = theory.guarantee(eta=eta, steps=K, B=B, sigma=sigma, delta=delta, G=G)
@@ -132,7 +134,7 @@ def test_nonconvex(seed):
         seen = []
         result = pp.minimize(
             pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
-            stop=pp.NonConvex(), inner=pp.NewtonCG(),
+            stop=pp.stopping.NonConvex(), inner=pp.inner.NewtonCG(),
             callback=lambda step, seen=seen: seen.append(target.gradient(step.w)),
         )  # fmt: skip
         assert result.trace["held"].all()
@@ -162,7 +164,8 @@ def test_least_squares_with_sampled_rows(seed):
     for run in range(SEEDS):
         result = pp.minimize(
             pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
-            averaging=pp.Geometric(mu), stop=pp.StronglyConvex(mu), callback=record,
+            averaging=pp.averaging.Geometric(mu), stop=pp.stopping.StronglyConvex(mu),
+            callback=record,
         )  # fmt: skip
         errors.append(target.value(result.w) - target.value(best))
     record(type("At", (), {"w": w0}))
@@ -191,8 +194,8 @@ def test_label_free_classification_has_no_similarity_limit(family):
     for eta, K in ((0.5, 20), (20.0, 10)):
         errors = suboptimalities(
             pp.Problem(target, target.label_free()), target, target.value(exact), w0,
-            method=pp.ProxyProx(eta), steps=K, averaging=pp.Geometric(mu),
-            stop=pp.StronglyConvex(mu), seeds=25,
+            method=pp.ProxyProx(eta), steps=K, averaging=pp.averaging.Geometric(mu),
+            stop=pp.stopping.StronglyConvex(mu), seeds=25,
         )  # fmt: skip
         bound = theory.guarantee(
             eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(exact)), sigma=sigma, delta=0.0
@@ -210,8 +213,8 @@ def test_the_strongly_convex_plan_reaches_its_accuracy(seed, epsilon):
     )
     errors = suboptimalities(
         pp.Problem(target, proxy), target, target.value(best), w0, seeds=25,
-        method=pp.ProxyProx(plan.eta), steps=plan.steps, averaging=pp.Geometric(1.0),
-        stop=pp.StronglyConvex(plan.mu, plan.G),
+        method=pp.ProxyProx(plan.eta), steps=plan.steps, averaging=pp.averaging.Geometric(1.0),
+        stop=pp.stopping.StronglyConvex(plan.mu, plan.G),
     )  # fmt: skip
     mean, error = mean_and_error(errors)
     assert mean + 3 * error <= plan.guarantee <= epsilon
@@ -223,9 +226,10 @@ def test_the_convex_plan_reaches_its_accuracy():
     proxy = pp.Quadratic(P + np.diag([0.2, -0.2, 0.1]))
     plan = theory.plan_run(epsilon=0.3, B=math.sqrt(2), sigma=0.1, delta=0.2)
     errors = suboptimalities(
-        pp.regularized(pp.Problem(target, proxy), plan.mu, np.zeros(3)), target,
+        pp.problems.regularized(pp.Problem(target, proxy), plan.mu, np.zeros(3)), target,
         target.value(best), np.zeros(3), seeds=25, method=pp.ProxyProx(plan.eta),
-        steps=plan.steps, averaging=pp.Uniform(), stop=pp.Convex(plan.steps, plan.G),
+        steps=plan.steps, averaging=pp.averaging.Uniform(),
+        stop=pp.stopping.Convex(plan.steps, plan.G),
     )  # fmt: skip
     mean, error = mean_and_error(errors)
     assert mean + 3 * error <= plan.guarantee <= 0.3
@@ -319,7 +323,8 @@ def test_solved_subproblems_on_logistic_losses(mu):
         for seed in range(25):
             result = pp.minimize(
                 pp.Problem(target, proxy), np.zeros(d), method=pp.ProxyProx(eta), steps=K, rng=seed,
-                averaging=pp.Geometric(2.5 * mu / (1 + eta * delta)), stop=pp.Residual(1e-9),
+                averaging=pp.averaging.Geometric(2.5 * mu / (1 + eta * delta)),
+                stop=pp.stopping.Residual(1e-9),
             )  # fmt: skip
             errors.append(target.value(result.w) - target.value(exact))
         mean, error = mean_and_error(errors)

@@ -65,7 +65,7 @@ def losses(problem, best, steps, method, seeds=SEEDS, **call):
 
         result = pp.minimize(
             problem, np.zeros(target.dim), method=method, steps=steps, rng=seed, callback=watch,
-            **{"inner": pp.ClosedForm(), "stop": pp.Residual(1e-12), **call},
+            **{"inner": pp.inner.ClosedForm(), "stop": pp.stopping.Residual(1e-12), **call},
         )  # fmt: skip
         found.append((target.value(result.w) - target.value(best), np.mean(squares)))
     return np.array(found)
@@ -88,7 +88,7 @@ def test_svrp(seed):
     found = pick(known, "B", "initial_gap", "delta", "delta_B")
     method = pp.SVRP(eta, p=p)
     last = losses(problem, best, steps, method)
-    mean = losses(problem, best, steps, method, averaging=pp.Uniform())
+    mean = losses(problem, best, steps, method, averaging=pp.averaging.Uniform())
     bound = theory.svrp_guarantee(eta=eta, steps=steps, p=p, mu=known["mu"], **found)
     assert_below(last[:, 0], bound)
     assert_below(mean[:, 0], theory.svrp_guarantee(eta=eta, steps=steps, p=p, **found))
@@ -100,7 +100,7 @@ def test_saga(seed):
     eta = min(1 / (2 * known["delta"]), known["mu"] / (16 * known["apart"] ** 2))
     found = pick(known, "B", "samples", "table", "delta", "mu")
     bound = theory.saga_guarantee(eta=eta, steps=40, delta_B=known["apart"], **found)
-    assert_below(losses(problem, best, 40, pp.SAGA(eta))[:, 0], bound)
+    assert_below(losses(problem, best, 40, pp.methods.SAGA(eta))[:, 0], bound)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -108,7 +108,7 @@ def test_page(seed):
     problem, best, known = sum_of_squares(seed)
     p, steps = (0.1, 0.4)[seed % 2], 20
     eta = min(1 / (4 * known["delta"]), math.sqrt(p / 24 / (1 - p)) / known["delta_B"])
-    found = losses(problem, best, steps, pp.PAGE(eta, p=p))
+    found = losses(problem, best, steps, pp.methods.PAGE(eta, p=p))
     call = {"eta": eta, "steps": steps, "p": p, **pick(known, "initial_gap", "delta", "delta_B")}
     assert_below(found[:, 0], theory.page_guarantee(mu=known["mu"], **call))
     assert_below(found[:, 1], theory.page_guarantee(**call))
@@ -147,8 +147,8 @@ def test_spam_on_a_loss_that_is_not_convex(steps):
     for seed in range(SEEDS):
         seen = []
         result = pp.minimize(
-            pp.Problem(target, proxy), w0, method=pp.SPAM(eta), steps=steps, rng=seed,
-            stop=pp.NonConvex(), inner=pp.NewtonCG(),
+            pp.Problem(target, proxy), w0, method=pp.methods.SPAM(eta), steps=steps, rng=seed,
+            stop=pp.stopping.NonConvex(), inner=pp.inner.NewtonCG(),
             callback=lambda step, seen=seen: seen.append(target.gradient(step.w)),
         )  # fmt: skip
         assert result.trace["held"].all()
@@ -178,7 +178,7 @@ def test_stabilized_dane_with_noise(seed):
             iterates = []
             result = pp.minimize(
                 pp.Problem(target, proxy), np.zeros(d), steps=2 * steps, rng=run,
-                method=pp.StabilizedDANE(eta, mu), inner=pp.GradientDescent(),
+                method=pp.methods.StabilizedDANE(eta, mu), inner=pp.inner.GradientDescent(),
                 callback=lambda step, iterates=iterates: iterates.append(step.w),
             )  # fmt: skip
             assert [row.held for row in result.trace][:2] == [True, None]
@@ -206,8 +206,9 @@ def test_fedred(seed):
     found = [
         target.value(
             pp.minimize(
-                pp.Problem(target, proxy), np.zeros(d), method=pp.FedRed(eta, p), steps=steps,
-                rng=run, averaging=pp.Uniform(),
+                pp.Problem(target, proxy), np.zeros(d), method=pp.methods.FedRed(eta, p),
+                steps=steps,
+                rng=run, averaging=pp.averaging.Uniform(),
             ).w
         ) - target.value(best)
         for run in range(SEEDS)
@@ -227,7 +228,7 @@ def test_the_floor_of_the_nonconvex_theorem_is_real(eta, H):
     # The coordinates are independent copies: one run is 400 of them, with σ²/400 each.
     seen = []
     pp.minimize(
-        problem, np.ones(d), method=pp.ProxyProx(eta), steps=80, rng=0, inner=pp.ClosedForm(),
+        problem, np.ones(d), method=pp.ProxyProx(eta), steps=80, rng=0, inner=pp.inner.ClosedForm(),
         callback=lambda step: seen.append(float(np.sum((H * step.w) ** 2))),
     )  # fmt: skip
     floor = sigma**2 * eta * H / (2 + eta * H)

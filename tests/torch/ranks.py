@@ -33,7 +33,11 @@ from proxyprox.torch.distributed import full_value
 ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
 SETTINGS = {
     "plain": {"correction": Plain()},
-    "ema, residual": {"correction": EMA(0.3), "stop": pp.Relative(0.3), "max_inner_steps": 3},
+    "ema, residual": {
+        "correction": EMA(0.3),
+        "stop": pp.stopping.Relative(0.3),
+        "max_inner_steps": 3,
+    },
     "storm": {"correction": Storm(0.3)},
     "paired": {"correction": EMA(0.3), "anchor": "paired"},
     "kept adamw": {"correction": Plain(), "inner": ADAMW, "keep_inner_state": True},

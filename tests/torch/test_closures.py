@@ -115,7 +115,7 @@ def test_nan_is_reported_where_it_is_looked_for(toy):
         proxy=lambda: toy.proxy() * math.nan, measure_residual=True, probe=False
     )
     toy.loss().backward()
-    with pytest.raises(pp.NonFiniteError, match="not finite"):
+    with pytest.raises(pp.inner.NonFiniteError, match="not finite"):
         optimizer.step()
 
 

@@ -132,7 +132,7 @@ def test_random_numbers_of_inner_steps(make_toy):
     counts = []
     for seed in (0, 0, 1):
         toy, drawn = make_toy(), []
-        optimizer = toy.optimizer(stop=pp.RandomSteps(0.3), rng=seed)
+        optimizer = toy.optimizer(stop=pp.stopping.RandomSteps(0.3), rng=seed)
         for _ in range(12):
             toy.train(optimizer, 1)
             drawn.append(optimizer.record.inner_steps)
@@ -144,7 +144,13 @@ def test_random_numbers_of_inner_steps(make_toy):
 
 @pytest.mark.parametrize("sampled", [False, True])
 @pytest.mark.parametrize(
-    "rule", [pp.StronglyConvex(mu=0.1, G=1e-3), pp.Convex(steps=50), pp.NonConvex(), pp.SDane()]
+    "rule",
+    [
+        pp.stopping.StronglyConvex(mu=0.1, G=1e-3),
+        pp.stopping.Convex(steps=50),
+        pp.stopping.NonConvex(),
+        pp.stopping.SDane(),
+    ],
 )
 def test_the_papers_rules_hold_when_they_end_a_solve(make_toy, rule, sampled):
     toy = make_toy()
@@ -158,7 +164,7 @@ def test_the_papers_rules_hold_when_they_end_a_solve(make_toy, rule, sampled):
 
 
 def test_a_rule_that_never_holds_gives_up_and_says_so(toy):
-    optimizer = toy.optimizer(stop=pp.Residual(1e-300), max_inner_steps=7)
+    optimizer = toy.optimizer(stop=pp.stopping.Residual(1e-300), max_inner_steps=7)
     toy.train(optimizer, 1)
     assert optimizer.record.inner_steps == 7
     assert not optimizer.record.held

@@ -71,7 +71,7 @@ OPTIONS = {
     "mean": {"correction": Mean()},
     "decay": {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
     "measured": {"correction": EMA(0.2), "measure_residual": True},
-    "criterion": {"correction": EMA(0.2), "stop": pp.NonConvex() | pp.Steps(3)},
+    "criterion": {"correction": EMA(0.2), "stop": pp.stopping.NonConvex() | pp.stopping.Steps(3)},
     "sgd": {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
     "storm": {"correction": Storm(0.2)},
     "storm, decay": {"correction": Storm(0.2), "weight_decay": 0.1, "measure_residual": True},

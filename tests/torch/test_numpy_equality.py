@@ -29,8 +29,8 @@ def core_path(data, method, *, implicit):
     run = pp.Run(
         pp.Problem(target, proxy=target.label_free()),
         method=method,
-        inner=pp.GradientDescent(step_size=GAMMA, implicit=implicit),
-        stop=pp.Steps(INNER),
+        inner=pp.inner.GradientDescent(step_size=GAMMA, implicit=implicit),
+        stop=pp.stopping.Steps(INNER),
         rng=5,
     )
     batches, path = [], []
@@ -77,8 +77,8 @@ def torch_path(data, batches, *, correction, eta, inner):
         (pp.ProxyProx(eta=2.0, correction=EMA(0.3)), EMA(0.3), 2.0),
         (pp.ProxyProx(eta=2.0, correction=Mean()), Mean(), 2.0),
         (pp.ProxyProx(eta=2.0, correction=Storm(0.3)), Storm(0.3), 2.0),
-        (pp.AuxMom(a=0.2), EMA(0.2), math.inf),
-        (pp.AuxMVR(a=0.2), Storm(0.2), math.inf),
+        (pp.methods.AuxMom(a=0.2), EMA(0.2), math.inf),
+        (pp.methods.AuxMVR(a=0.2), Storm(0.2), math.inf),
     ],
     ids=["plain", "ema", "mean", "storm", "auxmom", "auxmvr"],
 )
@@ -100,8 +100,8 @@ def test_the_measured_residual_is_the_cores(data):
     run = pp.Run(
         pp.Problem(target, proxy=target.label_free()),
         method=pp.ProxyProx(eta=2.0),
-        inner=pp.GradientDescent(step_size=GAMMA),
-        stop=pp.NonConvex() | pp.Steps(50),
+        inner=pp.inner.GradientDescent(step_size=GAMMA),
+        stop=pp.stopping.NonConvex() | pp.stopping.Steps(50),
         rng=5,
     )
     for _ in range(4):
@@ -119,7 +119,7 @@ def test_the_measured_residual_is_the_cores(data):
         lr=2.0,
         proxy=lambda: logistic(0.5),
         inner=functools.partial(torch.optim.SGD, lr=GAMMA),
-        stop=pp.NonConvex() | pp.Steps(50),
+        stop=pp.stopping.NonConvex() | pp.stopping.Steps(50),
     )
     for _ in range(4):
         optimizer.zero_grad()

@@ -64,9 +64,13 @@ def inputs(device, dtype=None):
             },
             desc="kept torch inner",
         ),
-        OptimizerInput(params=None, kwargs={"stop": pp.RandomSteps(0.4)}, desc="random steps"),
         OptimizerInput(
-            params=None, kwargs={"stop": pp.SDane(), "measure_residual": True}, desc="criterion"
+            params=None, kwargs={"stop": pp.stopping.RandomSteps(0.4)}, desc="random steps"
+        ),
+        OptimizerInput(
+            params=None,
+            kwargs={"stop": pp.stopping.SDane(), "measure_residual": True},
+            desc="criterion",
         ),
     ]
 
@@ -268,12 +272,12 @@ def test_empty_tensors_and_scalars(case):
 
 def test_state_dict_survives_torch_save_with_weights_only(tmp_path):
     problem = Case()
-    optimizer = problem.make(correction=EMA(0.3), stop=pp.RandomSteps(0.4))
+    optimizer = problem.make(correction=EMA(0.3), stop=pp.stopping.RandomSteps(0.4))
     for _ in range(3):
         optimizer.step(problem.closure(optimizer))
     torch.save(optimizer.state_dict(), tmp_path / "state.pt")
     loaded = torch.load(tmp_path / "state.pt", weights_only=True)
-    again = problem.make(correction=EMA(0.3), stop=pp.RandomSteps(0.4))
+    again = problem.make(correction=EMA(0.3), stop=pp.stopping.RandomSteps(0.4))
     again.load_state_dict(loaded)
     assert again.ledger == optimizer.ledger
 

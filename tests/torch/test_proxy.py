@@ -132,8 +132,8 @@ def test_a_proxy_that_is_not_finite(toy, value):
         lambda: toy.proxy() * value,
         Proxy(toy.batches(), lambda batch: toy.batch_loss(batch) * value),
     ):
-        refused_step(toy, pp.NonFiniteError, words, proxy, correction=EMA(0.1))
-    refused_step(toy, pp.NonFiniteError, words, proxy, anchor="paired")
+        refused_step(toy, pp.inner.NonFiniteError, words, proxy, correction=EMA(0.1))
+    refused_step(toy, pp.inner.NonFiniteError, words, proxy, anchor="paired")
 
 
 def test_vectors_are_refused_by_the_probe_in_the_same_words(toy):
@@ -174,7 +174,7 @@ def test_nan_on_the_way_costs_one_step(toy, correction, culprit):
         optimizer.step(closure)
     before = toy.flat()
     broken[culprit] = True
-    with pytest.raises(pp.NonFiniteError, match=f"outer step 3.*of the {culprit}'s"):
+    with pytest.raises(pp.inner.NonFiniteError, match=f"outer step 3.*of the {culprit}'s"):
         optimizer.step(closure)
     assert torch.equal(toy.flat(), before)
     broken[culprit] = False

@@ -20,7 +20,7 @@ SETTINGS = {
     "ema": {"correction": EMA(0.2)},
     "mean": {"correction": Mean()},
     "storm": {"correction": Storm(0.2)},
-    "random steps": {"correction": EMA(0.2), "stop": pp.RandomSteps(0.3)},
+    "random steps": {"correction": EMA(0.2), "stop": pp.stopping.RandomSteps(0.3)},
     "paired": {"correction": Plain(), "anchor": "paired"},
     "kept momentum": {
         "correction": EMA(0.2),

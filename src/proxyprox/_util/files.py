@@ -71,7 +71,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
     _remove_abandoned(final)
-    temporary = _beside(final, f"{_HOST}-{os.getpid()}.{secrets.token_hex(8)}.part")
+    temporary = _beside(final, f"{_host()}-{os.getpid()}.{secrets.token_hex(8)}.part")
     # Private until it is complete if the older file may be, else as the umask has it.
     mode = 0o666 if older is None else 0o600
     try:
@@ -143,7 +143,7 @@ def atomic_new(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     final = Path(os.path.realpath(path))
     _remove_abandoned(final)
-    temporary = _beside(final, f"{_HOST}-{os.getpid()}.{secrets.token_hex(8)}.part")
+    temporary = _beside(final, f"{_host()}-{os.getpid()}.{secrets.token_hex(8)}.part")
     try:
         temporary.touch(exist_ok=False)
         yield temporary
@@ -175,7 +175,8 @@ def _beside(final: Path, ending: str) -> Path:
     return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
 
 
-_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
+def _host() -> str:
+    return f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 def _remove_abandoned(final: Path) -> None:
@@ -183,8 +184,8 @@ def _remove_abandoned(final: Path) -> None:
     if sys.platform == "win32":  # where asking for a process would end it
         return
     stem = _beside(final, "").name
-    for part in final.parent.glob(f"{glob.escape(stem)}{_HOST}-*.part"):
-        pid = int(part.name.removeprefix(f"{stem}{_HOST}-").split(".")[0])
+    for part in final.parent.glob(f"{glob.escape(stem)}{_host()}-*.part"):
+        pid = int(part.name.removeprefix(f"{stem}{_host()}-").split(".")[0])
         try:
             os.kill(pid, 0)  # asks whether the process is there
         except ProcessLookupError:

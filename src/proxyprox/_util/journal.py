@@ -36,7 +36,6 @@ SCHEMA = {
     "key TEXT NOT NULL, content TEXT NOT NULL, data BLOB, "
     "refers INTEGER REFERENCES events (number), time TEXT NOT NULL, digest TEXT NOT NULL)",
 }
-COLUMNS = "number, kind, key, content, data, refers, time, digest"
 # Seconds to wait for other processes, whose transactions take milliseconds.
 PATIENCE = 60
 REMEDY = "Restore a copy, or choose another file."
@@ -170,7 +169,7 @@ class Journal:
         """Return events again, inside a transaction."""
         if self._memory is not None:
             return [self._memory[number - 1] for number in numbers]
-        query = f"SELECT {COLUMNS} FROM events WHERE number = ?"
+        query = "SELECT * FROM events WHERE number = ?"
         rows = [self._database.execute(query, (number,)).fetchone() for number in numbers]
         pairs = zip(rows, numbers, strict=True)
         return [_checked(row, number, self._digests[number - 1])[0] for row, number in pairs]
@@ -274,7 +273,7 @@ class Journal:
         if not self._digests:
             self._digests, self.identity = [_root(kind, identity)], identity
         known = len(self._digests) - 1
-        query = f"SELECT {COLUMNS} FROM events" + (f" WHERE number > {known}" if known else "")
+        query = "SELECT * FROM events" + (f" WHERE number > {known}" if known else "")
         for row in database.execute(f"{query} ORDER BY number"):
             self._take(*_checked(row, len(self._digests), self._digests[-1]))
         if (count, last) != (len(self._digests) - 1, self._digests[-1]):

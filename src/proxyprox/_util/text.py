@@ -13,8 +13,6 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
-# How a cell begins that a spreadsheet may compute, with the wide forms of the signs.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def printable(text: str) -> str:
@@ -63,7 +61,9 @@ def without_formula(cell: object) -> object:
     >>> without_formula("=1+1"), without_formula("-1.5"), without_formula("a")
     ("'=1+1", '-1.5', 'a')
     """
-    if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(_FORMULA):
+    # Spreadsheets compute the wide forms of the signs, too.
+    signs = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+    if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(signs):
         return cell
     with contextlib.suppress(ValueError):
         if "_" not in cell and math.isfinite(float(cell)):

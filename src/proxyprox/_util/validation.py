@@ -34,8 +34,6 @@ CAPABILITIES = {
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.
 LARGEST_WHOLE = 2**53
-# The smallest positive and the largest finite float.
-TINY, HUGE = 5e-324, sys.float_info.max
 AS_NUMBERS = "Convert it to real numbers first."
 
 
@@ -67,17 +65,19 @@ def positive(argument: str, value: Any, remedy: str = "", *, allow_inf: bool = F
     allowed = "a positive number" + (" (math.inf is allowed)" if allow_inf else "")
     if isinstance(value, float) and value == math.inf:
         allowed += ", and finite"
-    return _number(argument, value, allowed, remedy, TINY, math.inf if allow_inf else HUGE)
+    most = math.inf if allow_inf else sys.float_info.max
+    return _number(argument, value, allowed, remedy, math.ulp(0.0), most)
 
 
 def nonnegative(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it is a finite number ≥ 0."""
-    return _number(argument, value, "a finite number, zero or more", remedy, 0.0, HUGE)
+    most = sys.float_info.max
+    return _number(argument, value, "a finite number, zero or more", remedy, 0.0, most)
 
 
 def fraction(argument: str, value: Any, remedy: str = "") -> float:
     """Return ``value`` as a float if it lies in (0, 1]."""
-    return _number(argument, value, "a number in (0, 1]", remedy, TINY, 1.0)
+    return _number(argument, value, "a number in (0, 1]", remedy, math.ulp(0.0), 1.0)
 
 
 def below_one(argument: str, value: Any) -> float:
@@ -91,7 +91,7 @@ def _number(
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(message(argument, value, allowed, remedy))
     number: Any = value
-    if not least <= number <= most or HUGE < number < math.inf:
+    if not least <= number <= most or sys.float_info.max < number < math.inf:
         raise ValueError(message(argument, value, allowed, remedy))
     return float(number)
 

@@ -1,1 +1,1 @@
-"""Judgements: which parts are chosen, how a run went, and when a proxy is given up."""
+"""Judgements: audits and plans, which parts are chosen, how a run went, when to drop a proxy."""

@@ -17,7 +17,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.methods import DANE, SGD, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods import DANE, SGD, Defaults, Method, ProxyBFGS, ProxyProx
 from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
@@ -142,7 +142,7 @@ def complete_parts(
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
-    if not method.solves_subproblems:
+    if method.defaults() is None:
         for name, part in (("inner", inner), ("stop", stop)):
             if part is not None:
                 allowed = f"left out: {type(method).__name__} solves no subproblems"
@@ -278,7 +278,7 @@ def _choose_inner(
 ) -> tuple[Any, str]:
     if not (inner is None or isinstance(inner, Auto) or offers(inner, "solve")):
         raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
-    own = method.default_inner
+    own = getattr(method.defaults(), "inner", None)
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))
     if inner is None and suits and penalty is None:
         return own, f" (the default of {type(method).__name__})"
@@ -306,12 +306,12 @@ def _choose_stop(
             allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"
             raise TypeError(message("stop", stop, allowed))
         return stop, ""
-    own: Criterion | None = getattr(method, "default_stop", None)
-    if own is not None:
-        return own, f" (the default of {type(method).__name__})"
+    own = method.defaults() or Defaults()
+    if own.stop is not None:
+        return own.stop, f" (the default of {type(method).__name__})"
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
-        if method.default_inner is not None:
+        if own.inner is not None:
             why = " (the default without a proximal term, as published)"
             return Steps(POLICY.solver_steps), why
         return Relative(POLICY.small), " (the default without a proximal term)"

@@ -1,6 +1,6 @@
 """Inner solvers: how a subproblem is minimised."""
 
-from proxyprox.inner.base import Auto, InnerResult, InnerSolver
+from proxyprox.inner.base import Auto, InnerResult, InnerSolver, NonFiniteError, Subproblem
 from proxyprox.inner.first_order import GradientDescent, Nesterov, StochasticGradient
 from proxyprox.inner.lbfgs import LBFGS
 from proxyprox.inner.newton import ClosedForm, Newton, NewtonCG, QuasiNewton
@@ -16,7 +16,9 @@ __all__ = [
     "Nesterov",
     "Newton",
     "NewtonCG",
+    "NonFiniteError",
     "ProximalGradient",
     "QuasiNewton",
     "StochasticGradient",
+    "Subproblem",
 ]

@@ -10,7 +10,15 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, dot, norm, same_point
+from proxyprox._util.arrays import (
+    Matrix,
+    Vector,
+    add_to_diagonal,
+    dot,
+    norm,
+    rounding,
+    same_point,
+)
 from proxyprox._util.validation import has, whole
 from proxyprox.problems.protocols import Penalty, Work
 from proxyprox.stopping import Criterion, Progress
@@ -183,13 +191,43 @@ class Solver:
                 whole(name, getattr(self, name))
 
 
-# Parameters up to which a d × d Hessian is kept where nothing is known of what it takes.
-DENSE_LIMIT = 600
-# What a run is expected to take with a kept Hessian: Hessians, factors, solves with them. Without
-# it so many more products with the Hessian, each about as long as a gradient.
-HESSIANS, FACTORS, SOLVES, PRODUCTS = 2, 10, 60, 500
-# Nanoseconds for each of the d³ and d² operations of a Cholesky factor and of a solve with it.
-FACTOR_WORK, SOLVE_WORK = 0.03, 2.0
+@dataclass(frozen=True)
+class SolverPolicy:
+    """What the solvers of subproblems are chosen and ended by.
+
+    benchmarks/outer_step.py and benchmarks/scaling.py set the first three, benchmarks/rounds.py
+    the last two (docs/results/rounds). The others are usual: Nocedal and Wright, "Numerical
+    Optimization", chapters 3 and 7.
+
+    Attributes
+    ----------
+    dense : int
+        Parameters up to which a d × d Hessian is kept if nothing is known of what it takes.
+    products : int
+        Products with the Hessian, each about as long as a gradient, that a kept one saves a run.
+    factors : float
+        Nanoseconds for each of the d³ operations of all factors of a run, and of solves with them.
+    secants : int
+        Secants kept beside a Hessian.
+    sufficient : float
+        A step is accepted that gains this share of what its slope promises.
+    shortest : float
+        The share of a full step at which a search gives up.
+    small : float
+        A gradient of this share of the first one is small, and its square next to zero.
+    runaway : float
+        A solver that moves on by this share of its way when the gradient is next to zero has no
+        minimum before it.
+    """
+
+    dense: int = 1000
+    products: int = 500
+    factors: float = 0.4
+    secants: int = 20
+    sufficient: float = 1e-4
+    shortest: float = 1e-12
+    small: float = 1e-3
+    runaway: float = 0.1
 
 
 class Choice(NamedTuple):
@@ -243,11 +281,10 @@ def first_share(work: Work, size: int) -> float:
 def worth_keeping(work: Work | None, size: int) -> tuple[bool, str]:
     """Tell whether a d × d Hessian is worth keeping, and why."""
     if work is None:
-        worth = size <= DENSE_LIMIT
-        return worth, f", {'at most' if worth else 'more than'} {DENSE_LIMIT}"
-    dense = FACTORS * FACTOR_WORK * size**3 + SOLVES * SOLVE_WORK * size**2
-    kept = HESSIANS * first_share(work, size) * work.hessian + dense
-    products = PRODUCTS * work.gradient
+        limit = SolverPolicy.dense
+        return size <= limit, f", {'at most' if size <= limit else 'more than'} {limit}"
+    kept = first_share(work, size) * work.hessian + SolverPolicy.factors * size**3
+    products = SolverPolicy.products * work.gradient
     times = f": to keep it takes about {kept / 1e9:.1g} s a run, products {products / 1e9:.1g} s"
     return kept <= products, times
 
@@ -259,10 +296,6 @@ def needs_of(solver: Any) -> tuple[str, ...]:
     if getattr(solver, "step_size", None) is not None:
         asked = tuple(need for need in asked if need != "smoothness")
     return asked
-
-
-EPSILON = 2.0**-52
-FEW_DIGITS = 1e4
 
 
 class Patience:
@@ -298,12 +331,7 @@ def next_to_rounding(phi: Subproblem, w: Vector, smoothness: float) -> float:
     At a minimiser of the target ∇L̂ and m are each other's negative: what is left of them is
     rounding, of the size of m's and of that which w's own causes.
     """
-    return FEW_DIGITS * EPSILON * (norm(phi.linear) + smoothness * norm(w))
-
-
-SHRINK = 0.5
-SUFFICIENT = 1e-4
-SHORTEST = 1e-12
+    return rounding(w, 3 / 4) * (norm(phi.linear) + smoothness * norm(w))
 
 
 class Point(NamedTuple):
@@ -392,16 +420,16 @@ def damped_step(
     if not math.isfinite(here):
         raise NonFiniteError("the proxy's value is not finite where its gradient is")
     step, faulty = 1.0, False
-    while step > SHORTEST:
+    while step > SolverPolicy.shortest:
         trial = at.w + step * direction
         value = phi.value(trial)
-        if math.isfinite(value) and value <= here + SUFFICIENT * step * slope:
+        if math.isfinite(value) and value <= here + SolverPolicy.sufficient * step * slope:
             point = full if step == 1.0 else _finite_point(phi, trial)
             # A value that did not move is rounding: only a smaller gradient is progress then.
             if point is not None and (value < here or point.residual < at.residual):
                 return point
             faulty = faulty or point is None
-        step *= SHRINK
+        step /= 2
     if convex and full is not None and full.residual < at.residual:
         return full
     if faulty:
@@ -414,9 +442,9 @@ def first_finite(phi: Subproblem, w: Vector, move: Vector) -> Point:
     step = 1.0
     while True:
         point = Point.at(phi, w + step * move if step < 1 else w + move)
-        if math.isfinite(point.residual) or step < SHORTEST:
+        if math.isfinite(point.residual) or step < SolverPolicy.shortest:
             return point
-        step *= SHRINK
+        step /= 2
 
 
 def _finite_point(phi: Subproblem, w: Vector) -> Point | None:

@@ -8,17 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, all_finite, from_numpy, to_numpy
-from proxyprox.inner.base import NonFiniteError
+from proxyprox._util.arrays import Vector, all_finite, from_numpy, rounding, to_numpy
+from proxyprox.inner.base import NonFiniteError, SolverPolicy
+from proxyprox.inner.newton import Newton
 from proxyprox.penalties import Box
 
 Array = np.ndarray[Any, Any]
-
-# Most projected steps to the minimum of a quadratic within bounds, and most halvings of each.
-FACES, HALVINGS = 100, 20
-ROUNDING = 1e-10
-# Most steps of Newton's method, and the damping at which it gives up.
-STEPS, MOST_DAMPING = 200, 1e8
 
 
 def absolute(matrix: Array) -> Array:
@@ -56,12 +51,12 @@ def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
     def model(p: Array) -> float:
         return float(g @ p + p @ B @ p / 2)
 
-    p = np.zeros_like(g)
-    for _ in range(FACES):
+    p, halvings = np.zeros_like(g), -math.frexp(rounding())[1]
+    for _ in range(Newton.max_steps):
         slope = g + B @ p
         free = ~((p <= low) & (slope > 0) | (p >= high) & (slope < 0))
         descent = np.where(free, slope, 0.0)
-        if np.linalg.norm(descent) <= ROUNDING * np.linalg.norm(g):
+        if np.linalg.norm(descent) <= rounding() * np.linalg.norm(g):
             break
         newton = np.zeros_like(g)
         newton[free] = factored(B[np.ix_(free, free)], 0.0)(slope[free])
@@ -69,7 +64,7 @@ def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
         trials = (
             np.clip(p - share * move, low, high)
             for move in (newton, steepest)
-            for share in 0.5 ** np.arange(HALVINGS)
+            for share in 0.5 ** np.arange(halvings)
         )
         lower = next((q for q in trials if model(q) < model(p)), None)
         if lower is None:
@@ -86,7 +81,7 @@ def minimise_in_box(loss: Any, start: Vector, box: Box, *, tol: float) -> Vector
     lower, upper = (to_numpy(limit).astype(np.float64) for limit in box.limits(start))
     w, value, gradient = start, float(loss.value(start)), loss.gradient(start)
     enough, damping = tol * box.distance(start, gradient), 1e-3
-    for _ in range(STEPS):
+    for _ in range(Newton.max_steps):
         if not (math.isfinite(value) and all_finite(gradient)):
             raise NonFiniteError("the proxy is not finite at a trial point")
         if box.distance(w, gradient) <= enough:
@@ -94,7 +89,7 @@ def minimise_in_box(loss: Any, start: Vector, box: Box, *, tol: float) -> Vector
         B = to_numpy(loss.hessian(w)).astype(np.float64)
         B = absolute((B + B.T) / 2)
         here, slope = to_numpy(w).astype(np.float64), to_numpy(gradient).astype(np.float64)
-        while damping < MOST_DAMPING:
+        while damping < 1 / SolverPolicy.shortest:
             shift = damping * float(np.trace(B)) / len(B) + 1e-300
             move = box_minimum(B + shift * np.eye(len(B)), slope, lower - here, upper - here)
             trial = box.prox(from_numpy(here + move, like=w), 1.0)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, norm, zeros_like
+from proxyprox._util.arrays import Vector, norm, rounding, zeros_like
 from proxyprox._util.validation import has
-from proxyprox.inner.base import Auto, NonFiniteError, Subproblem
+from proxyprox.inner.base import Auto, NonFiniteError, SolverPolicy, Subproblem
 from proxyprox.inner.box import minimise_in_box
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import NotConvexError
@@ -74,7 +74,7 @@ def _solve(phi: Subproblem, start: Vector, stop: Criterion) -> Vector:
 
 def _fall(phi: Subproblem, start: Vector, stop: Criterion, share: float) -> Vector:
     """Return where the gradient has fallen to a share of its norm at the start."""
-    small = int(start.shape[0]) <= BOXED
+    small = int(start.shape[0]) <= SolverPolicy.dense
     if isinstance(phi.penalty, Box) and small and has(phi.proxy, "hessian"):
         return minimise_in_box(phi.proxy, start, phi.penalty, tol=share)
     return _solve(phi, start, stop | Relative(share))
@@ -88,19 +88,6 @@ class _Far(Criterion):
 
     def __call__(self, progress: Progress) -> bool:
         return progress.displacement > self.limit
-
-
-# A gradient of this share of the first one is small.
-SMALL = 1e-3
-# A solver that moves on by this share of its way, after the gradient is next to zero, runs away.
-RUNAWAY = 0.1
-# A way of less than this share of the start is rounding.
-STILL = 1e-6
-ROUNDING = 1e-10
-# A way of so many times max(1, ‖start‖) leads to no minimum.
-FAR = 1e8
-# Within bounds Newton's method is used up to this size.
-BOXED = 1000
 
 
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
@@ -135,19 +122,20 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     True
     """
     phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
-    stop = Residual(1e-12) | _Far(FAR * max(1.0, norm(start)))
+    small, zero = SolverPolicy.small, SolverPolicy.small**2
+    stop = Residual(1e-12) | _Far(max(1.0, norm(start)) / SolverPolicy.shortest)
     try:
         with np.errstate(all="ignore"):
             first = phi.residual(start, phi.gradient(start))
-            near = _fall(phi, start, stop, 1e-6)
-            found = _fall(phi, near, stop, 1e-3)
+            near = _fall(phi, start, stop, zero)
+            found = _fall(phi, near, stop, small)
             moved, way = norm(found - near), norm(found - start)
-            small = phi.residual(found, phi.gradient(found)) <= SMALL * first
+            fell = phi.residual(found, phi.gradient(found)) <= small * first
             before = phi.value(start)
-            lower = phi.value(found) <= before + ROUNDING * abs(before)
+            lower = phi.value(found) <= before + rounding(start) * abs(before)
     except (NonFiniteError, NotConvexError, np.linalg.LinAlgError):
         return None
     # From a start that is the minimum already, but for rounding, no gradient gets much smaller.
-    if way < STILL * norm(start) and lower:
+    if way < zero * norm(start) and lower:
         return found
-    return found if small and lower and moved <= RUNAWAY * way else None
+    return found if fell and lower and moved <= SolverPolicy.runaway * way else None

@@ -44,7 +44,8 @@ class GradientDescent(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, GradientDescent, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import GradientDescent
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=GradientDescent(), steps=20)
@@ -101,7 +102,8 @@ class Nesterov(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Nesterov, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import Nesterov
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=Nesterov(), steps=20)
@@ -164,7 +166,8 @@ class StochasticGradient(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, StochasticGradient, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import StochasticGradient
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> inner = StochasticGradient(steps=50)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -19,12 +19,13 @@ from proxyprox.inner.base import (
     NonFiniteError,
     Point,
     Solver,
+    SolverPolicy,
     Subproblem,
     damped_step,
     descend,
     first_share,
 )
-from proxyprox.stopping import Criterion
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -52,19 +53,20 @@ class ClosedForm(Solver):
     ) -> InnerResult:
         """Apply the shifted inverse to the gradient, and again if the residual asks for it."""
         w, gradient = start, phi.gradient(start)
-        progress = phi.progress(w, gradient, 0)
-        first = progress.start_residual
+        first = phi.residual(w, gradient)
+        progress: Progress | None = None
         # The zero proxy's inverse is a number: there is nothing to refine, and w − ηg stays SGD's.
         rounds = 1 if phi.proxy.smoothness == 0 else self.refinements
         for t in range(1, rounds + 1):
             refined = w - phi.proxy.solve_shifted(gradient, phi.eta)
             gradient = phi.gradient(refined)
             reached = phi.progress(refined, gradient, t, first)
-            if t > 1 and reached.residual >= progress.residual:
+            if progress is not None and reached.residual >= progress.residual:
                 break
             w, progress = refined, reached
             if stop(progress) or progress.residual == 0:
                 break
+        assert progress is not None
         return InnerResult(w, progress)
 
 
@@ -83,7 +85,8 @@ class Newton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Newton, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import Newton
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=Newton(), steps=20)
@@ -139,7 +142,8 @@ class NewtonCG(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, NewtonCG, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import NewtonCG
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=NewtonCG(), steps=20)
@@ -160,41 +164,47 @@ class NewtonCG(Solver):
         def step(point: Point, first: float) -> Point | None:
             # Forcing term: loose far away, superlinear in the end.
             forcing = min(0.1, math.sqrt(point.residual / first)) if first else 0.1
-            direction = self._conjugate_gradients(phi, point, forcing * point.residual)
+            direction = self._direction(phi, point, forcing * point.residual)
             return damped_step(phi, point, direction)
 
         return descend(phi, start, stop, self.max_steps, step)
 
-    def _conjugate_gradients(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
+    def _direction(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
         # Squares of very small or large gradients under- or overflow: the system is solved scaled.
         least, most = (1e-10, 1e10) if arrays.dtype_name(point.w) == "float32" else (1e-100, 1e100)
         scale = arrays.power_of_two(point.residual, point.w, least, most)
-        direction = arrays.zeros_like(point.w)
-        residual = -point.gradient if scale == 1 else -scale * point.gradient
-        tolerance, search = scale * tolerance, residual
-        squared = dot(residual, residual)
-        for _ in range(self.max_products):
-            product = phi.hvp(point.w, search)
-            curvature = dot(search, product)
-            if not math.isfinite(curvature):
-                raise NonFiniteError("a Hessian-vector product is not finite")
-            if curvature <= 0:
-                direction = direction if norm(direction) > 0 else residual
-                break
-            step = squared / curvature
-            direction = direction + step * search
-            residual = residual - step * product
-            before, squared = squared, dot(residual, residual)
-            if math.sqrt(squared) <= tolerance:
-                break
-            search = residual + squared / before * search
+        downhill = -point.gradient if scale == 1 else -scale * point.gradient
+        apply = partial(phi.hvp, point.w)
+        direction = conjugate_gradients(apply, downhill, scale * tolerance, self.max_products)
+        direction = direction if norm(direction) > 0 else downhill
         return direction if scale == 1 else direction / scale
 
 
-# Secants kept beside a Hessian.
-SECANTS = 20
-Secants = tuple[tuple[Vector, Vector], ...]
+def conjugate_gradients(
+    apply: Callable[[Vector], Vector], b: Vector, tolerance: float, most: int
+) -> Vector:
+    """Return x with ``‖A x − b‖ ≤ tolerance``; negative curvature ends it, at 0 if it is b's."""
+    x, residual, search = arrays.zeros_like(b), b, b
+    squared = dot(b, b)
+    for _ in range(most):
+        if math.sqrt(squared) <= tolerance:
+            break
+        product = apply(search)
+        curvature = dot(search, product)
+        if not math.isfinite(curvature):
+            raise NonFiniteError("a Hessian-vector product is not finite")
+        if curvature <= 0:
+            break
+        step = squared / curvature
+        x = x + step * search
+        residual = residual - step * product
+        before, squared = squared, dot(residual, residual)
+        search = residual + squared / before * search
+    return x
+
+
+Secants = tuple[()] | tuple[Matrix, Matrix]
 # A step, the change of the gradient along it, and their product.
 Pair = tuple[Vector, Vector, float]
 
@@ -225,7 +235,8 @@ class QuasiNewton(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, QuasiNewton, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import QuasiNewton
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=QuasiNewton(), steps=20)
@@ -324,28 +335,35 @@ class _Kept:
 
 def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
     """Return the newest secants with one more, if its curvature is more than rounding."""
-    least = float(arrays.namespace(s).finfo(s.dtype).tiny)
+    xp = arrays.namespace(s)
+    least = float(xp.finfo(s.dtype).tiny)
     if not dot(s, change) > max(1e-10 * norm(s) * norm(change), least):
         return secants
-    return (*secants[1 - SECANTS :], (s, change))
+    if not secants:
+        return s[None, :], change[None, :]
+    S, C = (rows[1 - SolverPolicy.secants :] for rows in secants)
+    return xp.concat([S, s[None, :]]), xp.concat([C, change[None, :]])
 
 
 def quasi_newton_direction(
     factor: Matrix, secants: Secants, pull: float, gradient: Vector
 ) -> Vector:
     """Return ``−B∇φ``, B the factor's inverse after BFGS updates."""
-    changes = [(s, change + pull * s) for s, change in secants]
-    pairs = [(s, y, dot(s, y)) for s, y in changes]
-    return -inverse_product(partial(arrays.solve_factored, factor), pairs, gradient)
+    solve = partial(arrays.solve_factored, factor)
+    if not secants:
+        return -solve(gradient)
+    S, C = secants
+    return -inverse_product(solve, S, C + pull * S, gradient)
 
 
-def inverse_product(solve: Callable[[Vector], Vector], pairs: Sequence[Pair], q: Vector) -> Vector:
-    """Return ``B⁻¹ q`` of BFGS with these pairs on a base that ``solve`` inverts (two loops)."""
-    weights = []
-    for s, y, sy in reversed(pairs):
-        weights.append(dot(s, q) / sy)
-        q = q - weights[-1] * y
-    r = solve(q)
-    for (s, y, sy), weight in zip(pairs, reversed(weights), strict=True):
-        r = r + (weight - dot(y, r) / sy) * s
-    return r
+def inverse_product(solve: Callable[[Vector], Vector], S: Matrix, Y: Matrix, q: Vector) -> Vector:
+    """Return ``B⁻¹ q`` of BFGS with the pairs in the rows of S and Y, the newest last.
+
+    The two loops over pairs, as two triangular systems: with R the upper triangle of ``S Yᵀ`` and D
+    its diagonal, ``α = R⁻¹ S q``, ``r = solve(q − Yᵀα)``, ``γ = R⁻ᵀ (D α − Y r)``, ``r + Sᵀγ``.
+    """
+    xp = arrays.namespace(q)
+    R = xp.triu(S @ Y.T)
+    alpha = xp.linalg.solve(R, S @ q)
+    r = solve(q - alpha @ Y)
+    return r + xp.linalg.solve(R.T, xp.linalg.diagonal(R) * alpha - Y @ r) @ S

@@ -9,10 +9,9 @@ from typing import ClassVar
 
 from numpy.random import Generator
 
-from proxyprox._util.arrays import Vector, all_finite, dot, norm
+from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
-    EPSILON,
     InnerResult,
     Memory,
     NonFiniteError,
@@ -46,7 +45,8 @@ class ProximalGradient(Solver):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, ProximalGradient, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox.inner import ProximalGradient
     >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
     >>> problem = Problem(target, target.label_free())
     >>> found = minimize(problem, method=ProxyProx(1.0), inner=ProximalGradient(), steps=20)
@@ -86,7 +86,7 @@ class ProximalGradient(Solver):
             move = y - w
             slope, away = bound * norm(move), norm(w - phi.centre)
             # A step shorter than the rounding of y leads nowhere.
-            still = norm(move) <= 4 * EPSILON * norm(y)
+            still = norm(move) <= 4 * rounding(y, 1) * norm(y)
             spent = still or t == self.max_steps or patience.is_exhausted(slope)
             # Measured where the criterion would hold at a tenth of the prox step's gradient.
             hopeful = Progress(t, slope / 10, away, phi.eta, first, partial(phi.decrease, w))

@@ -1,6 +1,6 @@
 """Outer methods: what is asked of the target, and what is done with the answer."""
 
-from proxyprox.methods.base import Answers, Method, OuterStep, Request, State
+from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request, State
 from proxyprox.methods.proxyprox import DANE, SPAM, AuxMom, AuxMVR, FedRed, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.methods.sgd import SGD, Adagrad, Adam, Momentum
@@ -20,6 +20,7 @@ __all__ = [
     "Answers",
     "AuxMVR",
     "AuxMom",
+    "Defaults",
     "FedRed",
     "Method",
     "Momentum",

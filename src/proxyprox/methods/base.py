@@ -142,6 +142,14 @@ class State:
     k: int = 0
 
 
+@dataclass(frozen=True)
+class Defaults:
+    """The inner solver and its criterion that a method's authors use; None for the usual ones."""
+
+    inner: Any | None = None
+    stop: Any | None = None
+
+
 class Method:
     """An outer method; a subclass is a frozen dataclass that defines :meth:`tell`.
 
@@ -162,14 +170,6 @@ class Method:
         What the objective must offer, such as ("everything",); checked before anything is paid.
     two_points : bool
         Whether a batch is evaluated at two points, so that batches must be repeatable.
-    default_inner : InnerSolver or None
-        The solver that its authors use; None for the one that suits the proxy.
-    default_stop : Criterion or None
-        The rule for inner solves that its authors use; None for the paper's.
-    allows_infinite_eta : bool
-        Whether the proximal term may be left out.
-    solves_subproblems : bool
-        False for a method that never calls ``step.solve``: it takes no inner solver and no rule.
     backtracks : bool
         Whether it turns back from a trial point where the target is not finite; a run of another
         method ends there, and every run that has no answer but one at w0 that is not finite.
@@ -210,10 +210,6 @@ class Method:
     exact: ClassVar[bool] = False
     needs: ClassVar[tuple[str, ...]] = ()
     two_points: bool = False
-    default_inner: ClassVar[Any | None] = None
-    default_stop: ClassVar[Any | None] = None
-    allows_infinite_eta: ClassVar[bool] = False
-    solves_subproblems: ClassVar[bool] = True
     backtracks: ClassVar[bool] = False
     eta: Eta
 
@@ -221,9 +217,14 @@ class Method:
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
         eta = getattr(self, "eta", None)
-        if eta is None:
-            return Constant(math.nan)
-        return as_step_size(eta, allow_inf=self.allows_infinite_eta)
+        return Constant(math.nan) if eta is None else as_step_size(eta)
+
+    def defaults(self) -> Defaults | None:
+        """Return the solver and the criterion to use if the caller names none.
+
+        None means that the method never calls ``step.solve``: it takes neither.
+        """
+        return Defaults()
 
     def prepare(self, problem: Any) -> Any:
         """Return the problem as this method wants it; by default as it is."""

@@ -10,7 +10,7 @@ from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import has, message, positive, require_takes
 from proxyprox.corrections import EMA, Correction, Plain, Storm
 from proxyprox.inner import GradientDescent
-from proxyprox.methods.base import Answers, CorrectedMethod, CorrectedState
+from proxyprox.methods.base import Answers, CorrectedMethod, CorrectedState, Defaults
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Decay, Eta, Schedule, StepSize
 from proxyprox.stopping import RandomSteps
@@ -74,13 +74,20 @@ class AuxiliaryMethod(CorrectedMethod):
 
     # The correction that makes m, given the weight a.
     estimator: ClassVar[type[EMA | Storm]]
-    default_inner: ClassVar[GradientDescent] = GradientDescent()
-    allows_infinite_eta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check both numbers."""
         self.estimator(self.a)
-        as_step_size(self.eta, allow_inf=True)
+        self.step_size  # noqa: B018 (checked when it is made)
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for; an infinite one leaves out the proximal term."""
+        return as_step_size(self.eta, allow_inf=True)
+
+    def defaults(self) -> Defaults:
+        """Take plain gradient steps on the proxy."""
+        return Defaults(inner=GradientDescent())
 
     @property
     def correction(self) -> Correction:  # type: ignore[override]
@@ -165,15 +172,19 @@ class DANE(CorrectedMethod):
 
     correction: ClassVar[Plain] = PLAIN  # type: ignore[misc]
     exact: ClassVar[bool] = True
-    allows_infinite_eta: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check both numbers."""
-        rule = as_step_size(self.eta, allow_inf=True)
+        measures = self.step_size.measures
         weight = positive("gradient_weight", self.gradient_weight)
-        if weight != 1 and rule.measures:
+        if weight != 1 and measures:
             remedy = "A measured step size sees the target's own gradients: give eta a number."
             raise ValueError(message("gradient_weight", weight, "1 with such an eta", remedy))
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for; an infinite one leaves out the proximal term."""
+        return as_step_size(self.eta, allow_inf=True)
 
     def models_target(self, problem: Any) -> bool:
         """Tell whether L − L̂ is known to be linear: then ∇φ is ∇L."""
@@ -212,7 +223,9 @@ class SPAM(CorrectedMethod):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import SPAM, NonConvex, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import SPAM
+    >>> from proxyprox.stopping import NonConvex
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]), noise=1.0)
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=SPAM(eta=0.25), stop=NonConvex(), steps=3000, rng=0).w.round(1)
@@ -267,7 +280,8 @@ class FedRed(CorrectedMethod):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import FedRed, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import FedRed
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=FedRed(eta=0.5, p=0.2), steps=60, rng=0).w.round(3)
@@ -287,15 +301,9 @@ class FedRed(CorrectedMethod):
         if self.gamma is not None:
             positive("gamma", self.gamma, "At most 1/H of the proxy; left out, it is 1/H.")
 
-    @property
-    def default_inner(self) -> GradientDescent:  # type: ignore[override]
-        """Proxy gradient steps, implicit in the term around the centre."""
-        return GradientDescent(self.gamma, implicit=True)
-
-    @property
-    def default_stop(self) -> RandomSteps:  # type: ignore[override]
-        """A geometric number of them."""
-        return RandomSteps(self.p)
+    def defaults(self) -> Defaults:
+        """Take a geometric number of proxy steps, implicit in the term around the centre."""
+        return Defaults(GradientDescent(self.gamma, implicit=True), RandomSteps(self.p))
 
     def init(self, w0: Vector, problem: Any) -> CorrectedState:
         """Start at w0; γ must be known."""

@@ -43,17 +43,18 @@ from proxyprox._util.arrays import (
     Vector,
     all_finite,
     dot,
-    dtype_name,
     from_numpy,
     namespace,
+    norm,
+    rounding,
     same_point,
     to_numpy,
 )
-from proxyprox._util.validation import TINY, flag, whole
-from proxyprox.inner.base import NonFiniteError
+from proxyprox._util.validation import flag, whole
+from proxyprox.inner.base import NonFiniteError, SolverPolicy
 from proxyprox.inner.box import absolute, box_minimum, factored
 from proxyprox.inner.exact import find_minimum
-from proxyprox.inner.newton import Pair, inverse_product
+from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import Zero
@@ -61,34 +62,50 @@ from proxyprox.result import Status
 
 Array = np.ndarray[Any, Any]
 
-# A trial is accepted that gains this share of what its slope promises.
-SUFFICIENT = 1e-4
-# Differences of values below this share of the value are rounding: the slopes decide.
-ROUNDING = {"float64": 1e-9, "float32": 1e-4}
-# A rejected trial is followed by one at a share of its length between these.
-SHORTEST, LONGEST = 0.1, 0.5
-# Pairs agree with one quadratic if their products differ by less than this.
-AGREEMENT = 0.1
-# Along a line this close to a parabola the target is taken for a quadratic.
-PARABOLA = 1e-3
-# Steps that the fit of c and λ looks at, the weight of each older one, and the price of |log c|.
-WINDOW, FADE, SCALE_PRICE = 12, 0.9, 20.0
-# λ falls at most by this factor in a step.
-SLOWEST = 10.0
-SHIFTS = np.logspace(-12, 4, 161)
-SCALES = np.logspace(-5, 5, 41)
-# How the score of the proxy's metric fades, by how much it has to beat the identity, and how much
-# one step counts at most.
-SCORE_FADE, MARGIN, ENOUGH, MOST = 0.8, 0.05, 3, 2.0
-# Up to this size the proxy's Hessian is a matrix; beyond it is applied only.
-DENSE, DENSE_BY_DIFFERENCES = 1000, 100
-# Of the linear solves where it is applied.
-TOLERANCE, PRODUCTS = 1e-5, 500
-# Products that estimate the size of a Hessian that is applied.
-PROBES = 4
 
-AT_PROXY = "the proxy's minimum"
-LEFT = "It began at the proxy's minimum: by the slopes there and at w0 the loss is lower there."
+@dataclass(frozen=True)
+class QuasiNewtonPolicy:
+    """What ProxyBFGS judges its trials, its metric and its proxy by.
+
+    benchmarks/rounds.py measures all of them (docs/results/rounds/report.md), and
+    benchmarks/rounds_variants.py the rules that they belong to (variants.md).
+
+    Attributes
+    ----------
+    shortest, longest : float
+        A rejected trial is followed by one at a share of its length between these.
+    agreement : float
+        Pairs agree with one quadratic if their products differ by a smaller share. A line that is
+        as close to a parabola as the square of it shows that the target is one.
+    window : int
+        Pairs that the fit of c and λ looks at.
+    fade : float
+        What a step counts of the next one, in that fit and in the score of the proxy.
+    price : float
+        The price of ``|log c|`` in that fit.
+    slowest : float
+        λ falls at most by this factor in a step.
+    benefit : float
+        The score that the proxy begins with, in its favour.
+    decisive : float
+        What one step adds to the score or takes from it at most.
+    tolerance : float
+        Of linear systems with a Hessian that is applied.
+    grid : tuple
+        Decimal logarithms of the smallest and the largest λ and c, and how many are tried.
+    """
+
+    shortest: float = 0.1
+    longest: float = 0.5
+    agreement: float = 0.1
+    window: int = 12
+    fade: float = 0.8
+    price: float = 20.0
+    slowest: float = 10.0
+    benefit: float = 3.0
+    decisive: float = 2.0
+    tolerance: float = 1e-5
+    grid: tuple[float, float, int] = (-12.0, 4.0, 161)
 
 
 class Curvature:
@@ -110,7 +127,7 @@ class Curvature:
             elif proxy.hessian is not None:
                 full = to_numpy(proxy.hessian(w))
             else:
-                full = self._columns()
+                full = np.stack([self._product(row) for row in np.eye(self.size)])
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
             kept = units[:, None] * full.astype(np.float64) * units
@@ -118,18 +135,11 @@ class Curvature:
             self.matrix = absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
-            self.unit = self._size()
+            # The product with random signs is about as long as the Frobenius norm.
+            signs = np.random.default_rng(0).choice([-1.0, 1.0], size=self.size)
+            self.unit = norm(self.apply(signs[free]))
         if not 0 < self.unit < math.inf:
             raise NonFiniteError("the proxy's Hessian is zero or overflows at a trial point")
-
-    def _columns(self) -> Array:
-        return np.stack([self._product(row) for row in np.eye(self.size)])
-
-    def _size(self) -> float:
-        """Return an estimate of the Frobenius norm, from products with random signs."""
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(PROBES, self.size))
-        products = [self.apply(row[self.free]) for row in signs]
-        return math.sqrt(sum(float(p @ p) for p in products) / PROBES)
 
     def _product(self, v: Array) -> Array:
         """Return the Hessian times v, by differences of gradients where that is all there is."""
@@ -137,7 +147,8 @@ class Curvature:
         if self.proxy.hvp is not None:
             return to_numpy(self.proxy.hvp(self.w, direction)).astype(np.float64)
         size = float(np.linalg.norm(v / self.units)) or 1.0
-        away = 1e-5 * max(1.0, float(np.linalg.norm(to_numpy(self.w) / self.units))) / size
+        far = max(1.0, float(np.linalg.norm(to_numpy(self.w) / self.units)))
+        away = rounding(self.w, 1 / 3) * far / size
         up, down = (self.proxy.gradient(self.w + sign * away * direction) for sign in (1, -1))
         return to_numpy((up - down) / (2 * away)).astype(np.float64)
 
@@ -163,7 +174,15 @@ class Curvature:
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
             return factored(scale * self.matrix, shift)
-        return lambda q: _conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q)
+
+        def solve(q: Array) -> Array:
+            tolerance = QuasiNewtonPolicy.tolerance * norm(q)
+            most = NewtonCG.max_products
+            x = conjugate_gradients(lambda v: scale * self.apply(v) + shift * v, q, tolerance, most)
+            # Of negative curvature along q itself only its size is used.
+            return x if x.any() else q / (scale * self.unit + shift)
+
+        return solve
 
 
 @dataclass(frozen=True)
@@ -183,27 +202,9 @@ class Identity:
 
 def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
     """Tell whether the Hessian is to be a matrix, rather than applied."""
-    limit = DENSE_BY_DIFFERENCES if proxy.hessian is None else DENSE
+    # By columns it takes as many products as there are parameters.
+    limit = SolverPolicy.dense // (10 if proxy.hessian is None else 1)
     return known is not None or size <= limit
-
-
-def _conjugate_gradients(apply: Callable[[Array], Array], b: Array) -> Array:
-    """Solve a system by conjugate gradients; negative curvature ends it where it stands."""
-    x, r = np.zeros_like(b), b
-    p, rr = r, float(r @ r)
-    enough = TOLERANCE**2 * rr
-    for step in range(PRODUCTS):
-        if rr <= enough:
-            break
-        Ap = apply(p)
-        curvature = float(p @ Ap)
-        if not curvature > 0:
-            return (rr / abs(curvature) if curvature else 1.0) * b if step == 0 else x
-        x = x + (rr / curvature) * p
-        r = r - (rr / curvature) * Ap
-        before, rr = rr, float(r @ r)
-        p = r + (rr / before) * p
-    return x
 
 
 def usable(s: Array, y: Array) -> Pair | None:
@@ -231,8 +232,8 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
         if pair is not None and not pair[2] > 1e-12 * own:
             pair = None
         if pair is not None and done:
-            agrees = np.abs(S[:n] @ y) <= AGREEMENT * np.sqrt(products[:n] * pair[2])
-            pair = pair if agrees.all() else None
+            most = QuasiNewtonPolicy.agreement * np.sqrt(products[:n] * pair[2])
+            pair = pair if (np.abs(S[:n] @ y) <= most).all() else None
         if pair is None:
             return [*pairs[: index + 1], *done[::-1]], len(done)
         done.append(pair)
@@ -254,13 +255,12 @@ class Metric:
 
     scale: float = 1.0
     shift: float = 1e-3
-    score: float = 0.0
-    pairs: int = 0
+    score: float = -QuasiNewtonPolicy.benefit
 
     @property
     def useless(self) -> bool:
         """Whether the identity has been a better metric than the proxy's curvature."""
-        return self.pairs >= ENOUGH and self.score > 0
+        return self.score > 0
 
     def scored(self, curvature: Curvature, pair: Pair) -> Metric:
         """Return the metric with the evidence of one more pair."""
@@ -274,39 +274,48 @@ class Metric:
             return self
         gap = math.log(own) + math.log(dual) - math.log(lengths[0]) - math.log(lengths[1])
         # One step along which either is far off does not decide alone.
-        gap = min(max(gap, -MOST), MOST)
-        score = SCORE_FADE * self.score + gap + MARGIN
-        return replace(self, score=score, pairs=self.pairs + 1)
+        most = QuasiNewtonPolicy.decisive
+        gap = min(max(gap, -most), most)
+        return replace(self, score=QuasiNewtonPolicy.fade * self.score + gap)
 
     def fitted(self, curvature: Curvature, pairs: list[Pair], *, quadratic: bool) -> Metric:
         """Return the metric with c and λ that suit the curvature along the last steps."""
-        pairs = pairs[-WINDOW:]
+        policy, pairs = QuasiNewtonPolicy, pairs[-QuasiNewtonPolicy.window :]
         if not pairs:
             return self
         along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
-        weight = FADE ** np.arange(len(pairs))[::-1]
-        # One step along which the proxy is far too steep does not make it too steep everywhere.
-        scales = SCALES[SCALES * along.min() >= min(along.min(), 1.0) * 0.99]
-        ratio = scales[:, None, None] * along + SHIFTS[:, None] * length
+        weight = policy.fade ** np.arange(len(pairs))[::-1]
+        scales, shifts = self.scales(along), np.logspace(*policy.grid)
+        ratio = scales[:, None, None] * along + shifts[:, None] * length
         misfit = (ratio - np.log(ratio)) @ weight
         if not quadratic:
-            misfit += SCALE_PRICE * np.abs(np.log(scales))[:, None]
+            misfit += policy.price * np.abs(np.log(scales))[:, None]
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
-        lowest = 0.0 if quadratic else self.shift / SLOWEST
-        return replace(self, scale=float(scales[row]), shift=max(float(SHIFTS[column]), lowest))
+        lowest = 0.0 if quadratic else self.shift / policy.slowest
+        return replace(self, scale=float(scales[row]), shift=max(float(shifts[column]), lowest))
+
+    @staticmethod
+    def scales(along: Array) -> Array:
+        """Return the c to try: none makes the proxy flatter than the target along every step.
+
+        One step along which the proxy is far too steep does not make it too steep everywhere.
+        """
+        grid = np.logspace(*QuasiNewtonPolicy.grid)[::2]
+        return np.asarray(grid[grid * along.min() >= min(along.min(), 1.0) * 0.99])
 
     def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
-        low, high = 0, len(SHIFTS) - 1
+        shifts = np.logspace(*QuasiNewtonPolicy.grid)
+        low, high = 0, len(shifts) - 1
         while low < high:
             middle = (low + high) // 2
-            step = curvature.solver(self.scale, float(SHIFTS[middle]))(gradient)
+            step = curvature.solver(self.scale, float(shifts[middle]))(gradient)
             if float(gradient @ step) / 2 <= decrease:
                 high = middle
             else:
                 low = middle + 1
-        return replace(self, shift=float(SHIFTS[low]))
+        return replace(self, shift=float(shifts[low]))
 
 
 @dataclass(frozen=True)
@@ -382,13 +391,15 @@ class ProxyBFGS(Method):
     start_at_proxy: bool = True
 
     exact: ClassVar[bool] = True
-    solves_subproblems: ClassVar[bool] = False
     backtracks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check both settings."""
         whole("memory", self.memory)
         flag("start_at_proxy", self.start_at_proxy)
+
+    def defaults(self) -> None:
+        """Return None: no subproblem is solved."""
 
     def prepare(self, problem: Any) -> Any:
         """Return the problem with gradients of least squares by secants on the coarse model's."""
@@ -439,7 +450,8 @@ class ProxyBFGS(Method):
         state = replace(state, k=state.k + 1)
         if state.gradient is None:
             if state.other is not None and not _finite(value, gradient):
-                here, there = ("w0", AT_PROXY) if state.given else (AT_PROXY, "w0")
+                here, there = "the proxy's minimum", "w0"
+                here, there = (there, here) if state.given else (here, there)
                 note = f"The target is not finite at {here}: the run began at {there}."
                 lowest = state.lowest if state.given else None
                 return replace(
@@ -473,7 +485,7 @@ class ProxyBFGS(Method):
         if value is not None and state.value is not None:
             rise = value - state.value
             moves = rise < 0
-            if state.given and _bend(rise, slope, end) < PARABOLA:
+            if state.given and _bend(rise, slope, end) < QuasiNewtonPolicy.agreement**2:
                 # Elsewhere the mean curvature on a long way is not that at its end.
                 state = replace(state, steps=[way], changes=[gradient - state.gradient])
         else:
@@ -485,7 +497,8 @@ class ProxyBFGS(Method):
                 ends = step.proxy.gradient(state.w) + step.proxy.gradient(state.trial)
                 moves = (slope + end - dot(ends, way)) / 2 < fall
             if state.given and moves:
-                state = replace(state, note=LEFT)
+                note = "It began at the proxy's minimum: by the slopes there and at w0 the loss is "
+                state = replace(state, note=f"{note}lower there.")
         return replace(state, w=state.trial, **known) if moves else state
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
@@ -520,18 +533,19 @@ class ProxyBFGS(Method):
         slope, end = dot(state.gradient, move), dot(gradient, move)
         if not slope < 0:
             # Bounds have turned the step; a short one keeps its direction.
-            return self._shorten(state, LONGEST, step)
+            return self._shorten(state, 1.0, step)
         # What the slopes at both ends say of the change; exact for a quadratic.
-        change, bend = (slope + end) / 2, AGREEMENT / 2
+        agreement = QuasiNewtonPolicy.agreement
+        change, bend = (slope + end) / 2, agreement / 2
         rise = math.nan
         if value is not None and state.value is not None:
             rise = value - state.value
-            if abs(rise) > ROUNDING[dtype_name(state.w)] * abs(state.value):
+            if abs(rise) > rounding(state.w) * abs(state.value):
                 change, bend = rise, _bend(rise, slope, end)
-        accepted = change <= SUFFICIENT * slope
-        if not accepted and bend >= AGREEMENT:
+        accepted = change <= SolverPolicy.sufficient * slope
+        if not accepted and bend >= agreement:
             return self._shorten(state, _shorter(rise, slope, end), step)
-        quadratic = state.agrees and bend < PARABOLA
+        quadratic = state.agrees and bend < agreement**2
         state = replace(
             state,
             steps=[*state.steps, move][-self.memory :],
@@ -550,7 +564,7 @@ class ProxyBFGS(Method):
             newest = usable(local.steps[-1], local.changes[-1])
             if newest is not None:
                 metric = metric.scored(curvature, newest)
-            return metric.fitted(curvature, local.pairs[-WINDOW:], quadratic=quadratic)
+            return metric.fitted(curvature, local.pairs, quadratic=quadratic)
 
         return self._search(state, local, step.proxy, fit)
 
@@ -589,7 +603,10 @@ class ProxyBFGS(Method):
             move = box_minimum(B, local.gradient, local.low, local.high)
         else:
             solve = curvature.solver(metric.scale, metric.shift)
-            move = -inverse_product(solve, pairs, local.gradient)
+            move = -solve(local.gradient)
+            if pairs:
+                S, Y = (np.array(rows) for rows in list(zip(*pairs, strict=True))[:2])
+                move = -inverse_product(solve, S, Y, local.gradient)
             if not float(local.gradient @ move) < 0:
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
@@ -601,9 +618,8 @@ class ProxyBFGS(Method):
 
     def _shorten(self, state: QuasiNewtonState, share: float, step: OuterStep) -> QuasiNewtonState:
         """Return the state with a trial nearer to w, at about a share of the length."""
-        # Ever faster: a step that was far too long takes few rounds.
-        shortest = min(SHORTEST, state.length)
-        length = min(max(share, shortest), LONGEST) * state.length
+        share = min(max(share, QuasiNewtonPolicy.shortest), QuasiNewtonPolicy.longest)
+        length = share * state.length
         assert state.direction is not None
         trial = _inside(state, state.w + length * state.direction)
         if state.steps and same_point(trial, state.w):
@@ -677,27 +693,20 @@ def _finite_or_none(value: float | None) -> float | None:
 
 def _bend(rise: float, slope: float, end: float) -> float:
     """Return how far a line is from a parabola, by the rise and the slopes at its ends."""
-    return abs(rise - (slope + end) / 2) / max(abs(slope), abs(end), TINY)
+    return abs(rise - (slope + end) / 2) / max(abs(slope), abs(end), math.ulp(0.0))
 
 
 def _shorter(rise: float, slope: float, end: float) -> float:
     """Return the share of a rejected step at which a model of the line has its minimum.
 
-    With slopes alone the model is a parabola, with the rise a cubic. A cubic that bends down at
-    first, as the slope at the end has more than three times its share of the rise, is replaced by
-    ``slope·t + a(exp(ct) − 1 − ct)``, for whose large c this ratio is c: along a step that is far
-    too long, the sum of a GLM's rows is the exponential of its largest one.
+    With slopes alone the model is a parabola, with the rise a cubic.
     """
     if math.isnan(rise):
         share = slope / (slope - end)
-    elif (rate := (end - slope) / (rise - slope)) > 3:
-        # slope + ac(exp(ct) − 1) = 0 for a(exp(c) − 1 − c) = rise − slope; exp(c) may overflow.
-        log_a = math.log(rise - slope) - rate - math.log1p(-(1 + rate) * math.exp(-rate))
-        share = float(np.logaddexp(0.0, math.log(-slope) - log_a - math.log(rate))) / rate
     else:
         # The units do not matter, and squares must not overflow.
         slope, end, rise = (x / max(abs(rise), abs(end), -slope) for x in (slope, end, rise))
         z = slope + end - 3 * rise
         root = math.sqrt(max(z * z - slope * end, 0.0))
         share = 1 - (end + root - z) / (end - slope + 2 * root or math.inf)
-    return share if math.isfinite(share) else LONGEST
+    return share if math.isfinite(share) else 1.0

@@ -92,7 +92,8 @@ class Momentum(Method):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Momentum, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import Momentum
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> minimize(Problem(target), method=Momentum(0.05, nesterov=True), steps=200).w.round(3)
     array([1., 1.])
@@ -143,12 +144,14 @@ class _Diagonal(Method):
     eps: float
 
     uses_proxy: ClassVar[bool] = False
-    solves_subproblems: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check η and ε."""
         self.step_size  # noqa: B018 (checked when it is made)
         positive("eps", self.eps)
+
+    def defaults(self) -> None:
+        """Return None: no subproblem is solved."""
 
     def init(self, w0: Vector, problem: Any) -> Moments:
         """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
@@ -198,7 +201,8 @@ class Adagrad(_Diagonal):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Adagrad, Problem, Quadratic, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import Adagrad
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> minimize(Problem(target), method=Adagrad(1.0), steps=100).w.round(3)
     array([1., 1.])

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.validation import message, nonnegative, positive
-from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 from proxyprox.stopping import SDane
@@ -158,7 +158,8 @@ class StabilizedDANE(Method):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, StabilizedDANE, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.methods import StabilizedDANE
     >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
     >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
     >>> minimize(problem, method=StabilizedDANE(eta=0.5, mu=1.0), steps=60).w.round(4)
@@ -168,14 +169,16 @@ class StabilizedDANE(Method):
     eta: Eta
     mu: float = 0.0
 
-    default_stop: ClassVar[SDane] = SDane()
-
     def __post_init__(self) -> None:
         """Check the numbers."""
         if as_step_size(self.eta, remedy="The theory allows eta up to 1/(5δ).").measures:
             remedy = "A measured step size expects one subproblem for each gradient."
             raise ValueError(message("eta", self.eta, "a number or a function of k", remedy))
         nonnegative("mu", self.mu)
+
+    def defaults(self) -> Defaults:
+        """Solve as exactly as its analysis asks."""
+        return Defaults(stop=SDane())
 
     def init(self, w0: Vector, problem: Any) -> StabilizedState:
         """Start both sequences at w0."""

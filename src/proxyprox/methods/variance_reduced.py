@@ -267,7 +267,8 @@ class PAGE(RenewedMethod):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import PAGE, Problem, linear_regression, minimize
+    >>> from proxyprox import Problem, linear_regression, minimize
+    >>> from proxyprox.methods import PAGE
     >>> X = np.random.default_rng(0).normal(size=(100, 3))
     >>> target = linear_regression(X, X.sum(1) + np.sin(9 * X[:, 0]), batch_size=5)
     >>> problem = Problem(target, target.subsample(30, rng=0))
@@ -325,7 +326,8 @@ class SAGA(Method):
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import SAGA, Problem, linear_regression, minimize
+    >>> from proxyprox import Problem, linear_regression, minimize
+    >>> from proxyprox.methods import SAGA
     >>> X = np.random.default_rng(0).normal(size=(30, 3))
     >>> target = linear_regression(X, X.sum(1) + np.sin(9 * X[:, 0]), batch_size=1)
     >>> problem = Problem(target, target.label_free())

@@ -27,11 +27,6 @@ from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms, same_hessian
 from proxyprox.problems.protocols import Batch, Work
 
-SUMMED = ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian")
-KEPT = (
-    "sample", "everything", "exact", "empirical", "samples", "halves", "cost", "epsilon", "refuses",
-)  # fmt: skip
-
 
 class Combination:
     """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part."""
@@ -48,10 +43,11 @@ class Combination:
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._tilt, self._mu, self._centre = tilt, mu, centre
         first = self.parts[0]
-        for name in SUMMED:
+        for name in ("value", "value_and_gradient", "hvp", "hessian", "sampled_hessian"):
             offered = all(has(part, name) for part in self.parts)
             setattr(self, name, getattr(self, f"_{name}") if offered else None)
-        for name in KEPT:
+        sampling = ("sample", "everything", "exact", "empirical", "samples", "halves")
+        for name in (*sampling, "cost", "epsilon", "refuses"):
             setattr(self, name, getattr(first, name, None))
         self.repeatable = getattr(first, "repeatable", True)
         self.gradient_from = self._gradient_from if has(first, "gradient_from") else None

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from proxyprox._util.arrays import (
     copy_array,
     from_numpy,
     norm,
+    rounding,
     to_numpy,
     zeros_like,
 )
@@ -34,15 +36,32 @@ Array = np.ndarray[Any, Any]
 # How derivatives are found; None leaves it to what the function returns.
 SCHEMES = {"auto": None, **{name: name for name in ("2-point", "3-point", "complex")}}
 SCHEMES |= {"torch": "torch", "jax": "jax"}
-# A step is this power of the relative error of values: rounding and truncation balance.
-POWERS = {"2-point": 1 / 2, "3-point": 1 / 3}
-SECOND_POWER = 1 / 4
-# The complex step subtracts nothing: it is so short that its square vanishes.
-COMPLEX_STEP = 1e-30
-# Points whose answers are remembered: the first, which a report asks for again, and the last few.
-KEPT = 8
-# What is raised where a function has no value.
-NO_VALUE = (ArithmeticError, np.linalg.LinAlgError)
+
+
+@dataclass(frozen=True)
+class DifferencesPolicy:
+    """What derivatives without formulas are judged by; benchmarks/rounds.py measures them.
+
+    The fine calls of simulators in docs/results/rounds/simulators.csv set the three of secants.
+
+    Attributes
+    ----------
+    kept : int
+        Points whose answers are remembered: the first, which a report asks for again, and the last.
+    trusted : float
+        A secant Jacobian is replaced by differences if the error of the gradient that the last step
+        showed is more than this share of it.
+    forgotten : float
+        The share of that error that the next step is taken to leave.
+    offset : float
+        If the residuals' part in the range of J is a smaller share of them, as it is near a
+        minimum, J is found by differences: what ends a run was not found by secants.
+    """
+
+    kept: int = 8
+    trusted: float = 0.3
+    forgotten: float = 0.5
+    offset: float = 1e-3
 
 
 class DifferenceError(RuntimeError):
@@ -114,8 +133,8 @@ class Derivatives:
         self.scheme = SCHEMES[gradients]
         self.calls = 0
         self._derivative = derivative
-        if self.scheme in ("torch", "jax"):
-            _library(self.scheme)
+        if self.automatic:
+            _library(gradients)
         self._differences, self._noise = differences, noise
         self._workers = workers if isinstance(workers, Executor) else int(workers)
         self._known: dict[bytes, tuple[Any, Array | None]] = {}
@@ -132,6 +151,11 @@ class Derivatives:
         self._upper = _numbers("bounds", math.inf if pair[1] is None else pair[1])
         if not np.all(self._lower <= self._upper):
             raise ValueError(message("bounds", bounds, "lower limits at most the upper ones"))
+
+    @property
+    def automatic(self) -> bool:
+        """Whether torch or JAX differentiates: exactly, and at the price of one call."""
+        return self.scheme in ("torch", "jax")
 
     @property
     def source(self) -> str:
@@ -205,7 +229,7 @@ class Derivatives:
         try:
             with _precision(self.scheme, w):
                 return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
-        except NO_VALUE:
+        except (ArithmeticError, np.linalg.LinAlgError):
             # At a trial point methods turn back from NaN; at the first point it is a mistake.
             if not self._known:
                 raise
@@ -259,7 +283,7 @@ class Derivatives:
         self, w: Vector, value: Any, derivative: Array | None = None
     ) -> tuple[Any, Array | None]:
         known = {**self._known, _key(w): (value, derivative)}
-        if len(known) > KEPT:
+        if len(known) > DifferencesPolicy.kept:
             del known[list(known)[1]]
         self._known = known
         return value, derivative
@@ -279,7 +303,10 @@ class Derivatives:
     # -- differences ------------------------------------------------------------------------
 
     def _step_sizes(self, w: Vector, power: float) -> Array:
-        """Return relative steps like SciPy's: those of a parameter of its size, or its scale."""
+        """Return relative steps like SciPy's: those of a parameter of its size, or its scale.
+
+        The power of the relative error of values balances rounding and truncation.
+        """
         x = _float64(w)
         given = {"scales": self.scales, "bounds": self._lower if self._lower.ndim else self._upper}
         for name, numbers in given.items():
@@ -295,7 +322,7 @@ class Derivatives:
         if not np.all(np.isfinite(value)):
             return value, np.full((*np.shape(value), x.size), math.nan)
         scheme = self.scheme or self._differences
-        steps = self._step_sizes(w, POWERS[scheme])
+        steps = self._step_sizes(w, {"2-point": 1 / 2, "3-point": 1 / 3}[scheme])
         up, down = np.maximum(self._upper - x, 0.0), np.maximum(x - self._lower, 0.0)
         shifts = [
             _shifts(scheme, *numbers)
@@ -338,7 +365,7 @@ class Derivatives:
     def _subtract_twice(self, w: Vector) -> Array:
         """Return second differences, symmetric and inside the bounds; d² + d + 1 values."""
         x = _float64(w)
-        steps = np.minimum(self._step_sizes(w, SECOND_POWER), (self._upper - self._lower) / 2)
+        steps = np.minimum(self._step_sizes(w, 1 / 4), (self._upper - self._lower) / 2)
         # Near a bound the matrix is that of a point one step inside.
         centre = from_numpy(np.clip(x, self._lower + steps, self._upper - steps), like=w)
         d = x.size
@@ -361,7 +388,8 @@ class Derivatives:
     def _complex_step(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and its derivative from Im f(w + ih)/h, exact to rounding."""
         x = _float64(w)
-        steps = COMPLEX_STEP * np.maximum(np.abs(x), self.scales)
+        # Nothing is subtracted: the steps are so short that their squares vanish.
+        steps = rounding(power=2) * np.maximum(np.abs(x), self.scales)
         self.calls += x.size
         answers = [to_numpy(raw) for raw in self._map(self.function, [*(x + 1j * np.diag(steps))])]
         if not all(np.iscomplexobj(answer) for answer in answers):
@@ -634,6 +662,6 @@ class ValueProxy(_ValueLoss):
         length = norm(v)
         if length == 0:
             return zeros_like(v)
-        step = float(np.finfo(to_numpy(w).dtype).eps) ** SECOND_POWER
+        step = rounding(w, 1 / 4)
         move = step * max(1.0, norm(w)) / length * v
         return (self.gradient(w + move) - self.gradient(w - move)) * (length / (2 * norm(move)))

@@ -37,11 +37,9 @@ from proxyprox.problems.protocols import Batch, Paired, Work
 Array = np.ndarray[Any, Any]
 
 # Entries of the dense row blocks that sums over rows go through (2 MiB of float64).
-BLOCK_ELEMENTS = 1 << 18
+BLOCK = 1 << 18
 # Parts of a long dense table that may be read at the same time.
 PARTS = 8
-# Non-zeros of the blocks of rows that sparse Gram matrices are summed over.
-BLOCK_NONZEROS = 1 << 20
 
 
 class Design:
@@ -89,7 +87,7 @@ class Design:
 
         ``f`` is given the rows of a block and their predictors.
         """
-        step = max(1, BLOCK_ELEMENTS // self.width)
+        step = max(1, BLOCK // self.width)
         if self.sparse or not is_numpy_array(self.X) or self.rows <= 4 * step:
             return self.pull(function(slice(None), self.predict(w)))
 
@@ -124,7 +122,7 @@ class Design:
             return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
         total: Any = 0.0
-        step = max(1, BLOCK_ELEMENTS // max(self.width, 1))
+        step = max(1, BLOCK // max(self.width, 1))
         for start in range(0, self.rows, step):
             scaled = self.block(start, step) * roots[start : start + step, None]
             if self.intercept:
@@ -136,7 +134,7 @@ class Design:
         """Return the Gram matrix as a sum of sparse products."""
         total = np.zeros((self.width,) * 2, dtype=np.result_type(self.X, weights))
         inner = total[: self.columns, : self.columns]
-        step = max(1, BLOCK_NONZEROS * self.rows // max(self.X.nnz, 1))
+        step = max(1, 4 * BLOCK * self.rows // max(self.X.nnz, 1))
         for start in range(0, self.rows, step):
             rows = self.X[start : start + step]
             repeated = np.repeat(weights[start : start + step], np.diff(rows.indptr))
@@ -180,7 +178,7 @@ class Design:
         if self.sparse and other.sparse:
             return _equal(self.X, other.X)
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
-        step = max(1, BLOCK_ELEMENTS // self.columns)
+        step = max(1, BLOCK // self.columns)
         return all(
             _equal(to_numpy(self.block(start, step)), to_numpy(other.block(start, step)))
             for start in range(0, self.rows, step)
@@ -716,9 +714,6 @@ def _check_batch_size(batch_size: Any) -> int | None:
     return None if batch_size is None else check.whole("batch_size", batch_size, most=2**31)
 
 
-OPTIONS = ("l2", "intercept", "sample_weight", "batch_size")
-
-
 def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     """Return the least-squares loss ``mean (xᵀw − y)²/2``; options as in :class:`GLM`.
 
@@ -798,7 +793,7 @@ def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
 
 def _check_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
     """Refuse an option that no regression has, in the name of the function that was called."""
-    allowed = (*OPTIONS, *more)
+    allowed = ("l2", "intercept", "sample_weight", "batch_size", *more)
     if unknown := sorted(options.keys() - set(allowed)):
         text = f"{function} has no option {unknown[0]!r}; its options are {', '.join(allowed)}."
         raise TypeError(text)

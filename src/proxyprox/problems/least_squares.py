@@ -13,26 +13,16 @@ import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, from_numpy, to_numpy
-from proxyprox._util.validation import TINY, Words, message
+from proxyprox._util.validation import Words, message
 from proxyprox.problems.differences import (
     SCHEMES,
     Array,
     Derivatives,
     DifferenceError,
+    DifferencesPolicy,
     ValueObjective,
 )
 from proxyprox.problems.protocols import Batch
-
-# A secant Jacobian is replaced by differences if the error that the last step showed in the
-# gradient is more than this share of it.
-TRUSTED = 0.3
-# Of a gradient's error, what the next step is taken to leave.
-FORGOTTEN = 0.5
-# Where the residuals' part in the range of J is so small a share, as it is near a minimum, the
-# Jacobian is by differences: what ends a run was not found by secants.
-OFFSET = 1e-3
-# These differentiate exactly.
-LIBRARIES = ("torch", "jax")
 
 
 @dataclass
@@ -136,7 +126,7 @@ class LeastSquares(ValueObjective):
     def gradient_source(self) -> str:
         """Where the gradients come from."""
         source = self.derivatives.source
-        exact = self._coarse is None or self.derivatives.scheme in LIBRARIES
+        exact = self._coarse is None or self.derivatives.automatic
         return source if exact else f"secants and {source}"
 
     def value(self, w: Vector) -> float:
@@ -186,7 +176,7 @@ class LeastSquares(ValueObjective):
         if coarse is not None and derivatives.known_derivative(w) is None:
             derivatives.value(w)
             # Known only now: torch and JAX need no differences.
-            if derivatives.scheme not in LIBRARIES:
+            if not derivatives.automatic:
                 self._correct_secant(w, coarse.derivatives)
         return self.derivatives.linearise(w)[1]
 
@@ -215,12 +205,12 @@ class LeastSquares(ValueObjective):
         missed = gap - last.gap - last.correction @ step
         correction = last.correction + np.outer(missed, along / (along @ step))
         jacobian = slope + correction
-        shown = abs(missed @ residuals) / max(float(np.linalg.norm(jacobian @ step)), TINY)
-        error = max(FORGOTTEN * last.error, shown)
+        shown = abs(missed @ residuals) / max(float(np.linalg.norm(jacobian @ step)), math.ulp(0.0))
+        error = max(DifferencesPolicy.forgotten * last.error, shown)
         free = self.derivatives.free(point, jacobian.T @ residuals)
         size = float(np.linalg.norm(np.linalg.qr(jacobian[:, free])[0].T @ residuals))
-        near = size < OFFSET * float(np.linalg.norm(residuals))
-        if near or value > last.lowest or error > TRUSTED * size:
+        near = size < DifferencesPolicy.offset * float(np.linalg.norm(residuals))
+        if near or value > last.lowest or error > DifferencesPolicy.trusted * size:
             jacobian, error = self.derivatives.linearise(w)[1], 0.0
         self.derivatives.correct(w, jacobian)
         lowest = min(value, last.lowest)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copy_array, to_numpy
+from proxyprox._util.arrays import Vector, copy_array, rounding, to_numpy
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require
 from proxyprox._util.validation import vector as check_vector
@@ -24,8 +24,6 @@ from proxyprox.problems.quadratic import Zero
 
 # Stands for the matrix I among the terms of a Hessian.
 IDENTITY = "identity"
-
-ROUNDING = 1e-12
 
 
 def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
@@ -44,7 +42,7 @@ def same_hessian(one: Any, other: Any) -> bool:
                 found.append(group := [leaf, 0.0, 0.0])
             group[1] += sign * factor
             group[2] += abs(factor)
-    return all(abs(net) <= ROUNDING * size for _, net, size in found)
+    return all(abs(net) <= rounding() * size for _, net, size in found)
 
 
 def _same_leaf(one: Any, other: Any) -> bool:

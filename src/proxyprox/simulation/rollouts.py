@@ -14,6 +14,7 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
+from proxyprox.oracle import OutOfBudget
 
 Array = Any
 
@@ -29,8 +30,8 @@ class RobotError(RolloutError):
     """The robot or its environment raised in the middle of a rollout, or did not answer in time."""
 
 
-class RolloutBudgetError(RolloutError):
-    """The next rollout would exceed the budget."""
+class RolloutBudgetError(RolloutError, OutOfBudget):
+    """The next rollout would exceed the budget; a run that asks for it ends there."""
 
 
 # -- derivatives by differences -------------------------------------------------------------------

@@ -19,9 +19,10 @@ from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, minimize
+from proxyprox.observers import Ending, Watcher
 from proxyprox.oracle import Step
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Ledger, Result, Status, count_words
+from proxyprox.result import Budget, Result, Status, count_words
 from proxyprox.simulation.comparison import Evidence, Observed
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
@@ -354,25 +355,11 @@ def tune(
     stop = Steps(inner_steps) | Relative(1e-2)
     saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
     checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
-
-    class Kept(Budget):
-        """Keeps rollouts back while it is not clear that there is a gain."""
-
-        def exceeded(self, ledger: Ledger, ahead: dict[str, float]) -> str | None:
-            found = super().exceeded(ledger, ahead)
-            rollouts = int(ledger.target_samples + ahead["target_samples"])
-            return found or ("target_samples" if guard and checks.keeps(rollouts) else None)
-
-    try:
-        result = minimize(
-            Problem(target, proxy), start, method=method, inner=Newton(), stop=stop,
-            budget=Kept(target_samples=rollouts), rng=seed, checkpoint=saver, callback=callback,
-        )  # fmt: skip
-    except OracleError as error:
-        if not isinstance(error.__cause__, RolloutBudgetError) or error.result is None:
-            raise
-        spent = Status.BUDGET_SPENT
-        result = replace(error.result, status=spent, message=f"{spent.value} {error.__cause__}")
+    result = minimize(
+        Problem(target, proxy), start, method=method, inner=Newton(), stop=stop, rng=seed,
+        budget=Budget(target_samples=rollouts), observers=[Reserve(checks)] if guard else [],
+        checkpoint=saver, callback=callback,
+    )  # fmt: skip
     observed = ""
     if guard:
         checks.run(result)
@@ -382,6 +369,21 @@ def tune(
         text = f"{result.message} {text}".rstrip()
         result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
     return Tuned(result.w, result, target.ledger, found, proxy, observed)
+
+
+class Reserve(Watcher):
+    """Keeps rollouts back for checks while it is not clear that there is a gain."""
+
+    def __init__(self, checks: _Checks) -> None:
+        self.checks = checks
+
+    def look(self) -> Ending | None:
+        """End the run before a gradient whose rollouts are kept."""
+        if self.run.held:
+            return None
+        ahead = self.run.price(self.run.open_question())["target_samples"]
+        kept = self.checks.keeps(int(self.run.ledger.target_samples + ahead))
+        return Ending(Status.BUDGET_SPENT, "Limit: target_samples.") if kept else None
 
 
 class _Checks:

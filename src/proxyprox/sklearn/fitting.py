@@ -18,11 +18,11 @@ import scipy.linalg
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from threadpoolctl import ThreadpoolController
 
-from proxyprox import GLM, L1, ClosedForm, NonFiniteError, ProximalGradient
+from proxyprox import GLM, L1
 from proxyprox._util import arrays
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.validation import message
-from proxyprox.inner import InnerSolver
+from proxyprox.inner import ClosedForm, InnerSolver, NonFiniteError, ProximalGradient
 from proxyprox.inner.base import Subproblem
 from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family

@@ -15,11 +15,12 @@ import numpy as np
 import scipy.sparse
 import scipy.stats
 
-from proxyprox import GLM, NonFiniteError
+from proxyprox import GLM
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.corrections import tuned_power
+from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
 from proxyprox.problems.families import Family, label_array

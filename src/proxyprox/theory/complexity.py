@@ -15,13 +15,12 @@ import numpy as np
 
 from proxyprox._util.validation import message, nonnegative, positive
 
-ABOVE_ZERO = frozenset(("epsilon", "eta", "B", "H", "c", "c_prime"))
-
 
 def constants(**given: float) -> list[float]:
     """Return constants of the theory: finite, and above zero or zero or more as their name says."""
+    above_zero = ("epsilon", "eta", "B", "H", "c", "c_prime")
     return [
-        (positive if name in ABOVE_ZERO else nonnegative)(name, value)
+        (positive if name in above_zero else nonnegative)(name, value)
         for name, value in given.items()
     ]
 

@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from proxyprox._util.arrays import rounding
 from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, positive, whole
 from proxyprox.theory.complexity import constants
 
-# Limits on η are computed in floating point by the caller and again here.
-ROUNDING = 1e-12
 MOST_STEPS = 10**300
 
 
@@ -226,10 +225,6 @@ def geometric_sum(rate: float, steps: int) -> float:
     return math.expm1(exponent) / rate if exponent < 700 else math.inf
 
 
-# The factor of σ² that the theorem prints; its proof does not give it.
-PRINTED_NOISE_FACTOR = 8.0
-
-
 def nonconvex_noise_factor(*, eta: float, delta: float) -> float:
     r"""Return the factor of σ² that the proof of the non-convex theorem gives.
 
@@ -354,7 +349,8 @@ def nonconvex_guarantee(
     factor = nonconvex_noise_factor(eta=eta, delta=delta)
     steps = whole("steps", steps, most=MOST_STEPS)
     initial_gap, sigma = constants(initial_gap=initial_gap, sigma=sigma)
-    factor = PRINTED_NOISE_FACTOR if flag("printed", printed) else factor
+    # The theorem prints the factor 8 of σ²; its proof does not give it.
+    factor = 8.0 if flag("printed", printed) else factor
     return 48 * initial_gap / eta / steps + factor * sigma * sigma
 
 
@@ -370,7 +366,8 @@ def _step_size(eta: float, delta: float, times: float = 4.0) -> tuple[float, flo
 def limit_step_size(eta: float, limits: dict[str, float], remedy: str = "") -> None:
     """Refuse an η above one of the limits, each given with its formula."""
     for formula, limit in limits.items():
-        if eta > (1 + ROUNDING) * limit:
+        # The caller computed the limit in floating point, too.
+        if eta > (1 + rounding()) * limit:
             raise ValueError(message("eta", eta, f"at most {formula} = {limit:.6g}", remedy))
 
 

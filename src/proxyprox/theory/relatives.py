@@ -243,7 +243,7 @@ def spam_guarantee(
     Parameters
     ----------
     eta : float
-        η of the first step, as :class:`~proxyprox.SPAM` takes it.
+        η of the first step, as :class:`~proxyprox.methods.SPAM` takes it.
     steps : int
         Number K of outer steps, two target gradients of one batch each.
     initial_gap : float

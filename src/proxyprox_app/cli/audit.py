@@ -45,7 +45,7 @@ def audit(
     The configuration is that of proxyprox run: [model], [target], [proxy] and [method] batch_size
     are used. Written: audit.html and audit.json.
     """
-    from proxyprox import diagnostics
+    import proxyprox as pp
     from proxyprox_app.cli.comparison import about, output_folder
     from proxyprox_app.report.page import audit_values, write_audit_page
     from proxyprox_app.report.summary import write_json
@@ -57,8 +57,8 @@ def audit(
     size = settings.method.batch_size
     settings = problem.prepare(settings, base)
     losses = problem.load_study(settings, base).problem(size)
-    found = diagnostics.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-    planned = diagnostics.plan(found)
+    found = pp.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
+    planned = pp.plan(found)
     lines = problem.plan_toml(planned, size)
     values = audit_values(found, planned)
     values["plan"]["toml"] = lines

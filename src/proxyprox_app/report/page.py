@@ -18,7 +18,8 @@ from typing import Any
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
-from proxyprox.diagnostics import Audit, RoundAudit, RunPlan
+from proxyprox.advice.plan import RunPlan
+from proxyprox.advice.report import Audit, RoundAudit
 from proxyprox_app.report.figures import COSTS, ROUNDING, Style, field_label, in_order, styles
 from proxyprox_app.report.records import flat, machine, versions, without_home
 from proxyprox_app.report.summary import LIMITS, QUARTILES, joint_confidence, last_rows
@@ -264,7 +265,6 @@ def write_audit_page(
 
 
 _GREY, _BLUE = Style("#737373", "o", ()), Style("#0072B2", "s", ())
-_GREEN, _ORANGE = Style("#009E73", "D", ()), Style("#D55E00", "^", ())
 
 
 def _figure(title: str, series: Sequence[Series], **options: Any) -> dict[str, Any]:
@@ -296,19 +296,12 @@ def _spectra(audit: Audit) -> dict[str, Any]:
 
 
 def _path(audit: Audit) -> dict[str, Any]:
-    """Draw curvature and its difference at the points visited, and by secants between them."""
-    points, between = range(len(audit.points)), [i + 0.5 for i in range(len(audit.path))]
-    series = []
-    for name, look, x, parts, field in (
-        ("H at points", _GREY, points, audit.points, "H"),
-        ("δ at points", _BLUE, points, audit.points, "delta"),
-        ("H by secant", _GREEN, between, audit.path, "H"),
-        ("δ by secant", _ORANGE, between, audit.path, "delta"),
-    ):
-        found = [_limits(part, field) for part in parts]
+    """Draw curvature and its difference at the points visited."""
+    points, series = range(len(audit.points)), []
+    for name, look, field in (("H", _GREY, "H"), ("δ", _BLUE, "delta")):
+        found = [_limits(point, field) for point in audit.points]
         y, low, high = ([each[key] for each in found] for key in ("estimate", "low", "high"))
-        if found:
-            series.append(Series(name, look, x, y, low, high, joined=False))
+        series.append(Series(name, look, points, y, low, high, joined=False))
     return _figure(
         "Along the path: how far apart the losses curve",
         series,

@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from proxyprox import Budget, Problem, Status, Step, __version__, minimize
+from proxyprox import Budget, Problem, Status, __version__, minimize
 from proxyprox._util.arrays import Vector
 from proxyprox._util.signals import critical, ending_signals
 from proxyprox.inner.exact import minimise_exactly
+from proxyprox.oracle import Step
 from proxyprox.stepsizes import as_step_size
 from proxyprox_app.report.records import Point, Records
 from proxyprox_app.report.summary import ERM, LEDGER_FIELDS, ON_STEP_SIZE

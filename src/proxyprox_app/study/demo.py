@@ -213,10 +213,18 @@ def _run_rounds(config: DemoConfig, job: Job) -> list[Point]:
 _STREAM_METHODS: dict[str, Candidate] = {
     STREAM_OURS: Candidate(STREAM_OURS, lambda eta: {"method": pp.ProxyProx(eta)}, 1, 1, 1),
     "Adam, averaged": Candidate(
-        "Adam, averaged", lambda eta: {"method": pp.Adam(eta), "averaging": pp.Uniform()}, 1, 1, 1
+        "Adam, averaged",
+        lambda eta: {"method": pp.Adam(eta), "averaging": pp.averaging.Uniform()},
+        1,
+        1,
+        1,
     ),
     "SGD, averaged": Candidate(
-        "SGD, averaged", lambda eta: {"method": pp.SGD(eta), "averaging": pp.Uniform()}, 1, 1, 1
+        "SGD, averaged",
+        lambda eta: {"method": pp.SGD(eta), "averaging": pp.averaging.Uniform()},
+        1,
+        1,
+        1,
     ),
     ERM: ROWS_SEEN,
 }

@@ -22,7 +22,7 @@ import proxyprox as pp
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.digests import file_digest
 from proxyprox._util.validation import one_of, short
-from proxyprox.diagnostics import RunPlan
+from proxyprox.advice.plan import RunPlan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox.stepsizes import as_step_size
@@ -292,7 +292,7 @@ class Study:
         residual = self.penalty.distance(best, slope) if self.penalty else norm(slope)
         # Labels of 40,000 make gradients of 40,000, and rounding as much larger.
         self.residual = float(residual / max(1.0, norm(target.gradient(start))))
-        self.optimum = pp.Problem(target, pp.Zero(), self.penalty).value(best)
+        self.optimum = pp.Problem(target, pp.problems.Zero(), self.penalty).value(best)
         known = target.smoothness
         self.curvature = known if math.isfinite(known) else _curvature(target, best)
 
@@ -323,7 +323,7 @@ class Study:
         target, part = self.target, self.config.proxy
         proxy: Any
         if part.kind == "none":
-            proxy = pp.Zero()
+            proxy = pp.problems.Zero()
         elif self.other is not None:
             proxy = self.other
         elif part.kind == "label-free":
@@ -419,9 +419,9 @@ def _curvature(target: pp.GLM, w: Vector) -> float:
 def candidates(config: StudyConfig) -> list[Candidate]:
     """Return the method of the configuration, then those it is compared with, each name once."""
     method, found = config.method, dict[str, Candidate]()
-    averaging: Any = pp.Uniform() if method.averaging == "uniform" else None
+    averaging: Any = pp.averaging.Uniform() if method.averaging == "uniform" else None
     if method.averaging == "geometric":
-        averaging = pp.Geometric(config.model.l2)
+        averaging = pp.averaging.Geometric(config.model.l2)
     rivals = [MethodSettings(name, batch_size=method.batch_size) for name in config.run.compare]
     for settings in (method, *rivals):
         key = (settings.correction or "plain") if settings.name == "proxyprox" else settings.name
@@ -436,26 +436,38 @@ def _arguments(settings: MethodSettings, common: dict[str, Any], eta: Any) -> di
     """Return the arguments of ``minimize`` for a method of the configuration."""
     a, steps, measures = settings.a or 0.1, settings.inner_steps, as_step_size(eta).measures
     if settings.name in WITHOUT_PROXY:
-        kinds: dict[str, Any] = {"momentum": pp.Momentum, "adagrad": pp.Adagrad, "adam": pp.Adam}
+        kinds: dict[str, Any] = {
+            "momentum": pp.methods.Momentum,
+            "adagrad": pp.methods.Adagrad,
+            "adam": pp.Adam,
+        }
         return {"method": kinds.get(settings.name, pp.SGD)(eta), **common}
     if settings.name in INNER_DESCENT:
-        kind: Any = pp.AuxMom if settings.name == "auxmom" else pp.AuxMVR
-        stop = pp.Steps(steps or 20)
+        kind: Any = pp.methods.AuxMom if settings.name == "auxmom" else pp.methods.AuxMVR
+        stop = pp.stopping.Steps(steps or 20)
         if measures:
             # The proximal term is what is measured; γ then follows from the smoothness.
             return {"method": kind(a=a, eta=eta), "stop": stop, **common}
-        return {"method": kind(a=a), "inner": pp.GradientDescent(eta), "stop": stop, **common}
+        return {"method": kind(a=a), "inner": pp.inner.GradientDescent(eta), "stop": stop, **common}
     # Almost exactly unless told otherwise.
-    rule: Any = pp.Residual(settings.inner_tolerance or EXACT)
+    rule: Any = pp.stopping.Residual(settings.inner_tolerance or EXACT)
     if steps is not None:
-        rule = rule | pp.Steps(steps) if settings.inner_tolerance else pp.Steps(steps)
+        rule = (
+            rule | pp.stopping.Steps(steps)
+            if settings.inner_tolerance
+            else pp.stopping.Steps(steps)
+        )
     solver = SOLVERS[settings.inner or "auto"]
-    inner = None if solver is None else getattr(pp, solver)()
+    inner = None if solver is None else getattr(pp.inner, solver)()
     if settings.inner == "gradient-descent" and steps and not measures:
         # T steps of size η/T cover the proximal step; otherwise the step suits the smoothness.
-        inner = pp.GradientDescent(float(eta) / steps, implicit=True)
-    corrections: dict[Any, Any] = {"ema": pp.EMA(a), "mean": pp.Mean(), "storm": pp.Storm(a)}
-    correction = corrections.get(settings.correction, pp.Plain())
+        inner = pp.inner.GradientDescent(float(eta) / steps, implicit=True)
+    corrections: dict[Any, Any] = {
+        "ema": pp.corrections.EMA(a),
+        "mean": pp.corrections.Mean(),
+        "storm": pp.corrections.Storm(a),
+    }
+    correction = corrections.get(settings.correction, pp.corrections.Plain())
     method = pp.DANE(eta) if settings.name == "dane" else pp.ProxyProx(eta, correction)
     return {"method": method, "inner": inner, "stop": rule, **common}
 
@@ -614,7 +626,7 @@ def plan_toml(plan: RunPlan, batch_size: int | None) -> str | None:
         **({} if sgd else {"correction": "plain"}),
         "eta": float(plan.method.eta),
         "batch_size": batch_size or "all",
-        "averaging": "uniform" if isinstance(plan.averaging, pp.Uniform) else "last",
+        "averaging": "uniform" if isinstance(plan.averaging, pp.averaging.Uniform) else "last",
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in method.items()]
     return "\n".join(["[method]", *lines, "", "[run]", f"target_gradients = {plan.steps}"])

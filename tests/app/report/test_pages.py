@@ -14,7 +14,9 @@ import pytest
 
 import proxyprox as pp
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.diagnostics import Audit, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Audit
 from proxyprox_app.report import svg
 from proxyprox_app.report.page import audit_values, write_audit_page, write_report
 from proxyprox_app.report.summary import last_rows, summarise
@@ -149,7 +151,7 @@ def test_the_page_holds_the_numbers(audit_text: str, found: Audit) -> None:
     end = found.points[-1]
     assert drawn(audit_text, "target ∇²L")[0] == f"1: {svg.words(end.H.estimate)}"
     assert drawn(audit_text, "difference ∇²L − ∇²L̂")[0] == f"1: {svg.words(end.delta.estimate)}"
-    heights = [point.split(": ")[1] for point in drawn(audit_text, "H at points")]
+    heights = [point.split(": ")[1] for point in drawn(audit_text, "H")]
     assert heights == [svg.words(point.H.estimate) for point in found.points]
     sgd, *_ = drawn(audit_text, "tuned, on the quadratic model")
     assert sgd == f"SGD: {svg.words(found.prediction.rehearsed_sgd.steps)}"

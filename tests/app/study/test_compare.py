@@ -45,9 +45,9 @@ SGD = Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
 TWO_POINTS = Candidate(
     "AuxMVR",
     lambda eta: {
-        "method": pp.AuxMVR(a=0.1),
-        "inner": pp.GradientDescent(eta),
-        "stop": pp.Steps(3),
+        "method": pp.methods.AuxMVR(a=0.1),
+        "inner": pp.inner.GradientDescent(eta),
+        "stop": pp.stopping.Steps(3),
     },
     0.1,
     2.5,
@@ -114,7 +114,7 @@ def test_the_rows_seen_are_fitted() -> None:
 
 def test_averages_are_what_is_measured() -> None:
     def build(eta: float) -> dict[str, Any]:
-        return {"method": pp.SGD(eta), "averaging": pp.Uniform()}
+        return {"method": pp.SGD(eta), "averaging": pp.averaging.Uniform()}
 
     averaged = Candidate("averaged", build, 1.0, 1.0, 1.0)
     common: dict[str, Any] = {"optimum": 0.0, "seed": 1}

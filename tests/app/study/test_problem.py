@@ -15,7 +15,8 @@ import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
 import proxyprox as pp
-from proxyprox.diagnostics import RunPlan, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import RunPlan, plan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox_app.study import problem
 from proxyprox_app.study.compare import Experiment, Job, compare
@@ -456,7 +457,7 @@ def test_the_lines_hold_the_plan(planned: RunPlan) -> None:
 
 
 def test_sgd_on_all_rows_averaged(planned: RunPlan) -> None:
-    other = replace(planned, method=pp.SGD(0.5), averaging=pp.Uniform(), stop=None)
+    other = replace(planned, method=pp.SGD(0.5), averaging=pp.averaging.Uniform(), stop=None)
     assert tomllib.loads(problem.plan_toml(other, None) or "")["method"] == {
         "name": "sgd", "eta": 0.5, "batch_size": "all", "averaging": "uniform",
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import pytest
 from sklearn.datasets import make_classification
 
 import proxyprox as pp
-from proxyprox.diagnostics import Audit, Prediction, Rehearsal, Verdict, audit, plan
-from proxyprox.diagnostics.report import headline
-from proxyprox.diagnostics.verdict import decide
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Audit, Rehearsal, Verdict, decide
 from proxyprox.problems import ScaledProxy
 
 
@@ -29,7 +30,8 @@ def steps(count: float) -> Rehearsal:
         (1000, 900, 10, (0.999, 0.0), Verdict.USE_SCALED),
         (1000, math.inf, 10, (999.0, 0.0), Verdict.USE_SCALED),
         (1000, 100, 99, (0.3, 0.29), Verdict.USE),
-        (1000, 12, 10, (9.0, 0.0), Verdict.USE_SCALED),
+        (1000, 12, 10, (9.0, 0.0), Verdict.USE),
+        (1000, 100, 10, (9.0, 0.0), Verdict.USE_SCALED),
         (1000, 10, 100, (9.0, 0.0), Verdict.USE),
         (1000, 1000, None, (0.1, 1.0), Verdict.USE),
         (1000, 1100, None, (0.1, 1.0), Verdict.DO_NOT_USE),
@@ -43,8 +45,13 @@ def steps(count: float) -> Rehearsal:
 def test_rule(
     sgd: float, plain: float, scaled: float | None, shares: tuple[float, float], expected: Verdict
 ) -> None:
-    offered = None if scaled is None else steps(scaled)
-    assert decide(steps(sgd), steps(plain), offered, shares) is expected
+    offered = math.inf if scaled is None else scaled
+    assert decide(sgd, plain, offered, shares) is expected
+
+
+def test_without_a_share_the_counts_alone_decide() -> None:
+    assert decide(10, 10) is Verdict.USE
+    assert decide(10, 11) is Verdict.DO_NOT_USE
 
 
 def test_a_verdict_is_a_sentence() -> None:
@@ -60,28 +67,23 @@ def test_a_verdict_is_a_sentence() -> None:
         (Verdict.USE, 58, 23, "2.5 times fewer."),
         (Verdict.USE, 222, 222, "no gain at this ε"),
         (Verdict.USE, math.inf, 5, "only the second arrives"),
-        (Verdict.USE_SCALED, 100, 10, "Use it with the scale below"),
+        (Verdict.USE_SCALED, 100, 10, "10 times fewer"),
         (Verdict.DO_NOT_USE, 100, 90, "only 1.1 times fewer"),
         (Verdict.DO_NOT_USE, 100, 900, "no gain."),
     ],
 )
-def test_the_headline_states_the_gain(
+def test_the_sentence_states_the_gain(
     verdict: Verdict, sgd: float, proxied: float, words: str
 ) -> None:
-    prediction = Prediction(
-        1e-3, "convex", 1.0, 1.0, 1.0, steps(sgd), steps(proxied), steps(proxied)
-    )
-    assert words in headline(verdict, prediction)
-
-
-def test_an_unsure_headline_says_what_the_rehearsal_leans_to() -> None:
-    prediction = Prediction(1e-3, "convex", 1.0, 1.0, 1.0, steps(100), steps(10), steps(10))
-    words = headline(Verdict.UNSURE, prediction, Verdict.USE)
-    assert words.startswith("Unsure, see below; the rehearsal alone says “use it”: to ε")
-    assert "10 times fewer" in words
-    refused = headline(Verdict.UNSURE, prediction, Verdict.DO_NOT_USE)
-    assert "“do not use it”" in refused
-    assert "too few to rely on" in refused
+    loss = pp.Quadratic(np.diag([1.0, 9.0]), b=np.ones(2), noise=0.1)
+    found = audit(pp.Problem(loss, pp.Quadratic(np.diag([1.0, 8.0]))), rng=0)
+    prediction = replace(found.prediction, rehearsed_sgd=steps(sgd), rehearsed_best=steps(proxied))
+    told = replace(found, verdict=verdict, leaning=verdict, prediction=prediction)
+    assert words in told.sentence
+    unsure = replace(told, verdict=Verdict.UNSURE).sentence
+    assert unsure.startswith("Unsure, see below; the rehearsal alone says “")
+    assert str(verdict).partition(":")[0].lower() in unsure
+    assert words.removeprefix("Use it ") in unsure
 
 
 ROOTS, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
@@ -106,16 +108,16 @@ def proxy_with_hole(which: str, radius: float = 0.2) -> pp.FunctionProxy:
 def test_a_proxy_that_is_nan_on_the_path_is_named(which: str) -> None:
     problem = pp.Problem(TARGET, proxy_with_hole(which))
     found = audit(problem, np.zeros(4), curvature="secants", rng=0)
-    assert found.verdict is pp.diagnostics.Verdict.DO_NOT_USE
+    assert found.verdict is Verdict.DO_NOT_USE
     assert f"the proxy's {which} is NaN or infinite at a distance of 1" in found.sentence
     assert "ε" not in str(found)
     assert str(found).splitlines()[0] == found.sentence
 
 
 def test_nan_at_the_start_or_of_a_further_proxy_is_an_error() -> None:
-    with pytest.raises(pp.NonFiniteError, match="proxy's gradient"):
+    with pytest.raises(pp.inner.NonFiniteError, match="proxy's gradient"):
         audit(pp.Problem(TARGET, proxy_with_hole("gradient", 0.0)), np.zeros(4), rng=0)
-    with pytest.raises(pp.NonFiniteError, match=r"others\[0\]'s value"):
+    with pytest.raises(pp.inner.NonFiniteError, match=r"others\[0\]'s value"):
         audit(pp.Problem(TARGET, ROUND), np.zeros(4), others=[proxy_with_hole("value")], rng=0)
 
 
@@ -126,7 +128,7 @@ def test_a_target_that_curves_downwards_gets_no_numbers(curve: float) -> None:
     assert found.sentence.startswith("No verdict: the target curves downwards, or not at all")
     assert "check_grad" in found.sentence
     assert "e+" not in str(found)
-    assert isinstance(found.recommended.proxy, pp.Zero)
+    assert isinstance(found.recommended.proxy, pp.problems.Zero)
     with pytest.raises(ValueError, match="verdict"):
         plan(found)
 
@@ -346,7 +348,7 @@ def test_words_say_where_each_number_is_from(target: pp.GLM) -> None:
     found = audit(pp.Problem(target, target.subsample(80, rng=1)), rng=0)
     words = str(found)
     assert words.splitlines()[0] == found.sentence
-    assert "of H at the end of the path" in found.reasons[0]
+    assert "at the end of the path" in found.reasons[0]
     assert "the largest over the points visited" in words
     assert "the target's weakest curvature" in words
     assert "counts all its rows" in words
@@ -368,11 +370,12 @@ def test_a_penalty_is_said_to_be_left_out(target: pp.GLM) -> None:
     assert any("penalty" in reason for reason in found.reasons)
 
 
-def test_the_share_at_the_start_is_given_where_it_differs() -> None:
+def test_the_share_is_given_at_every_point() -> None:
     rng = np.random.default_rng(1)
     X = rng.standard_normal((400, 6))
     loss = pp.logistic_regression(X, X[:, 0] > 0, l2=1e-3, batch_size=64)
     other = np.where(np.arange(6) == 0, 1.3, 1.0) * X
     found = audit(pp.Problem(loss, loss.label_free(other)), rng=0)
     start, *_, end = (f"{p.delta.estimate / p.H.estimate:.2g}" for p in found.points)
-    assert f"{end} of H at the end of the path ({start} at the start)" in found.reasons[0]
+    assert found.reasons[0].startswith(f"δ/H is {start} at the start, ")
+    assert f"{end} at the end of the path" in found.reasons[0]

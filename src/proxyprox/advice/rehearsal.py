@@ -43,23 +43,14 @@ import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox._util.validation import as_list, instance, positive, square_matrix, whole
-
-Matrix = np.ndarray[Any, Any]
+from proxyprox.advice.report import AuditPolicy, Matrix, Rehearsal
 
 # Numbers of steps considered: 9 % apart, from 1 to ten million.
 STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))
-
-# Factor of the excess that a bent loss adds to the mean of scattered iterates.
-_BEND = 4.0
-
-# Curvature below this share of H is flat: it holds no suboptimality to win.
-_FLAT = 1e-11
 
 
 @dataclass(frozen=True)
@@ -118,41 +109,10 @@ class QuadraticModel:
         return replace(self, residuals=self.residuals / math.sqrt(factor), growth=growth)
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    """A tuned method on the model.
-
-    Attributes
-    ----------
-    eta : float
-        The step size.
-    steps : float
-        Steps to the accuracy; infinite when no step size gets there within ten million.
-    excess : float
-        Suboptimality expected then.
-    averaged : bool
-        Whether the mean of the iterates is the better answer, not the last.
-    """
-
-    eta: float
-    steps: float
-    excess: float
-    averaged: bool = False
-
-    def ratio(self, other: Rehearsal, extra: float = 0.0) -> float:
-        """Return how many times the other's steps this takes, both with ``extra`` ones.
-
-        1 if neither arrives.
-        """
-        neither = math.isinf(self.steps) and math.isinf(other.steps)
-        return 1.0 if neither else (self.steps + extra) / (other.steps + extra)
-
-
 def rehearse(
     model: QuadraticModel,
-    P: Matrix | Sequence[Matrix] | None,
+    P: Sequence[Matrix] | None,
     epsilon: float,
-    *,
     steps: int | None = None,
 ) -> Rehearsal:
     """Return the η that reaches ε in the fewest steps, or is best after ``steps`` of them.
@@ -161,8 +121,8 @@ def rehearse(
     ----------
     model : QuadraticModel
         The target.
-    P : array of shape (m, m) or sequence of them, optional
-        The proxy's Hessian; None for SGD. Of several, each step size and number of steps counts
+    P : sequence of arrays of shape (m, m), optional
+        The proxy's Hessians; None for SGD. Of several, each step size and number of steps counts
         with the worst: what a proxy needs whose Hessian changes on the way.
     epsilon : float
         Wanted suboptimality.
@@ -172,25 +132,19 @@ def rehearse(
     Examples
     --------
     >>> model = QuadraticModel(np.diag([1.0, 100.0]), np.ones(2), np.zeros(2), np.zeros((2, 2)))
-    >>> rehearse(model, np.diag([1.0, 99.0]), 1e-6).steps < rehearse(model, None, 1e-6).steps / 50
+    >>> rehearse(model, [np.diag([1.0, 99.0])], 1e-6).steps < rehearse(model, None, 1e-6).steps / 50
     True
     """
-    instance("model", model, QuadraticModel, "a QuadraticModel")
-    epsilon = positive("epsilon", epsilon)
-    steps = None if steps is None else whole("steps", steps)
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
     found: list[Rehearsal] = []
     if P is None:
         sgd = ErrorCurve.of(model)
         for eta in np.geomspace(1e-4, 1.99, 44) / H:
             found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
-        P = []
-    given = [P] if isinstance(P, np.ndarray) else as_list("P", P, "a matrix, or a list of them")
-    matrices = [square_matrix("P", each, len(model.A)) for each in given]
-    for eta in np.geomspace(1e-2, 1e7, 64) / H if matrices else []:
-        # Where not positive definite, the subproblem has no minimiser at this η.
+    for eta in () if P is None else np.geomspace(1e-2, 1e7, 64) / H:
+        # If the sum is not positive definite, the subproblem has no minimiser at this η.
         with contextlib.suppress(np.linalg.LinAlgError):
-            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in matrices]
+            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in P or ()]
             excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
             found += _outcomes(float(eta), excess, epsilon, steps)
     none = Rehearsal(math.nan, math.inf, math.inf)
@@ -224,7 +178,8 @@ class ErrorCurve:
     def of(cls, model: QuadraticModel, N: Matrix | None = None) -> ErrorCurve:
         """Return the components in the pencil of A and N; of A alone for SGD."""
         theta, U = np.linalg.eigh(model.A) if N is None else scipy.linalg.eigh(model.A, N)
-        kept = theta > _FLAT * max(theta[-1], 0.0)
+        # Less curvature than rounding leaves of H holds no suboptimality to win.
+        kept = theta > 1e5 * np.finfo(np.float64).eps * max(theta[-1], 0.0)
         theta, U = theta[kept], U[:, kept]
         noise = np.sum((model.residuals @ U) ** 2, axis=0) / max(len(model.residuals) - 1, 1)
         left = model.gradient @ U
@@ -261,7 +216,7 @@ class ErrorCurve:
             mean = mean + average * (summed @ (eta * self.growth / (2 * theta)))
         if self.bend > 0:
             fails = max(start, 1e-300)
-            mean = mean + _BEND * (self.bend * scatter) ** 2 / fails
+            mean = mean + AuditPolicy.bend * (self.bend * scatter) ** 2 / fails
             lost = ~(self.bend * np.maximum.accumulate(last) <= fails)
             last, mean = np.where(lost, math.inf, last), np.where(lost, math.inf, mean)
         return np.stack([last, mean])
@@ -288,48 +243,3 @@ class ErrorCurve:
 def _power(base: Matrix, exponent: Matrix) -> Matrix:
     with np.errstate(under="ignore"):
         return np.asarray(np.exp(np.log(np.maximum(base, 1e-300)) * exponent))
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Target gradients to the accuracy ε.
-
-    Attributes
-    ----------
-    epsilon : float
-        Wanted suboptimality.
-    regime : str
-        ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
-    sgd, accelerated, proxyprox : float
-        The paper's orders of magnitude, constants left out: for comparison with one another.
-    rehearsed_sgd, rehearsed_proxyprox : Rehearsal
-        Tuned SGD and tuned ProxyProx on the quadratic model of this very target.
-    rehearsed_best : Rehearsal
-        ProxyProx with the proxy that is offered (scaled or mixed); the same as
-        ``rehearsed_proxyprox`` when nothing is.
-    """
-
-    epsilon: float
-    regime: str
-    sgd: float
-    accelerated: float
-    proxyprox: float
-    rehearsed_sgd: Rehearsal
-    rehearsed_proxyprox: Rehearsal
-    rehearsed_best: Rehearsal
-
-    @property
-    def saved(self) -> float:
-        """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
-        return self.rehearsed_sgd.ratio(self.rehearsed_best)
-
-
-def step_words(steps: float) -> str:
-    """Return a number of steps to read.
-
-    Examples
-    --------
-    >>> step_words(12345.0), step_words(math.inf)
-    ('12,345', 'more than ten million')
-    """
-    return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"

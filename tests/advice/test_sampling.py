@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox.diagnostics import Interval, noise_level
-from proxyprox.diagnostics.sampling import largest, smallest
+from proxyprox.advice.sampling import noise_level
+from proxyprox.intervals import Interval
 
 
 def test_membership_includes_both_limits() -> None:
@@ -14,12 +14,6 @@ def test_membership_includes_both_limits() -> None:
     assert 1.0 in found
     assert 3.0 in found
     assert 3.0001 not in found
-
-
-def test_the_largest_of_several_has_the_largest_limits() -> None:
-    both = [Interval(1.0, 0.5, 9.0), Interval(2.0, 1.5, 2.5)]
-    assert largest(both) == Interval(2.0, 1.5, 9.0)
-    assert smallest(both) == Interval(1.0, 0.5, 2.5)
 
 
 def test_a_known_lower_limit_cuts_the_interval() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.diagnostics.audit import line_search
-from proxyprox.diagnostics.curvature import (
+from proxyprox.advice.audit import line_search
+from proxyprox.advice.curvature import (
     HessianProbe,
     Spectrum,
     Visit,
@@ -19,7 +19,7 @@ from proxyprox.diagnostics.curvature import (
     spectrum_of_matrix,
     strong_convexity,
 )
-from proxyprox.diagnostics.sampling import MeteredTarget
+from proxyprox.advice.sampling import MeteredTarget
 from proxyprox.result import Ledger
 
 

@@ -6,44 +6,18 @@ import math
 import statistics
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, stdtrit
 
 from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, to_numpy
-from proxyprox._util.validation import floating, fraction, has, message, real_array, require_finite
+from proxyprox._util.validation import has
+from proxyprox.advice.report import BatchPrice, Matrix
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
 from proxyprox.result import Ledger
-
-Matrix = np.ndarray[Any, Any]
-
-
-def largest(intervals: Iterable[Interval]) -> Interval:
-    """Return the interval of the largest of several quantities.
-
-    The upper limit needs no correction for many looks: the largest quantity is one of them, and
-    its own limit is below the largest limit.
-
-    Examples
-    --------
-    >>> print(largest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
-    1.5 [0.5, 2]
-    """
-    return Interval(*(max(values) for values in zip(*intervals, strict=True)))
-
-
-def smallest(intervals: Iterable[Interval]) -> Interval:
-    """Return the interval of the smallest of several quantities.
-
-    Examples
-    --------
-    >>> print(smallest([Interval(1.0, 0.5, 2.0), Interval(1.5, 0.2, 1.8)]))
-    1 [0.2, 1.8]
-    """
-    return Interval(*(min(values) for values in zip(*intervals, strict=True)))
 
 
 def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
@@ -60,7 +34,7 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     Parameters
     ----------
     gradients : array of shape (n, d)
-        Gradients of n ≥ 3 independent batches at one point.
+        Gradients of n ≥ 3 independent batches at one point; one alone is exact.
     confidence : float
         Probability with which the interval is to hold the true value.
 
@@ -69,26 +43,15 @@ def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
     Interval
         σ² with its limits.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If the gradients are not a finite (n, d) array with n ≥ 3, or the confidence is not in
-        (0, 1).
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> 4.0 in noise_level(rng.normal(scale=2 / 10**0.5, size=(20, 10)))
     True
     """
-    gradients = floating("gradients", real_array("gradients", gradients, "an (n, d) array"))
-    n, size = gradients.shape if gradients.ndim == 2 else (0, 0)
-    if n < 3 or size == 0:
-        shape = f"Its shape is {gradients.shape}."
-        raise ValueError(message("gradients", gradients, "an (n, d) array with n ≥ 3", shape))
-    require_finite("gradients", gradients)
-    if fraction("confidence", confidence) == 1:
-        raise ValueError(message("confidence", confidence, "below 1"))
+    n, size = gradients.shape
+    if n == 1:
+        return Interval(0.0, 0.0, 0.0)
     centred = gradients - gradients.mean(axis=0)
     gram = centred @ centred.T
     total = float(np.trace(gram)) / (n - 1)
@@ -131,33 +94,9 @@ def tail_weight(rows: Matrix) -> float:
     return float(squares.var(ddof=1)) / (2 * apart) if apart > 0 else 0.0
 
 
-def noise_of(gradients: Matrix, confidence: float) -> Interval:
-    """Return σ² from the gradients of all batches; zero for the one exact gradient."""
-    exact = len(gradients) == 1
-    return Interval(0.0, 0.0, 0.0) if exact else noise_level(gradients, confidence)
-
-
 def stack_rows(vectors: Iterable[Vector]) -> Matrix:
     """Return vectors of any library as the rows of a float64 NumPy matrix."""
     return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
-
-
-class BatchPrice(NamedTuple):
-    """What one stochastic gradient of the target costs.
-
-    Attributes
-    ----------
-    samples : float
-        Samples in a batch.
-    cost : float or None
-        In the objective's own unit, where it names one.
-    seconds : float
-        As measured.
-    """
-
-    samples: float
-    cost: float | None
-    seconds: float
 
 
 class MeteredTarget:
@@ -189,7 +128,7 @@ class MeteredTarget:
         return answers
 
     def full_gradient(self, w: Vector) -> Matrix | None:
-        """Return the exact gradient, or None where the objective has none to spare."""
+        """Return the exact gradient, or None if the objective has none to spare."""
         # A pass over private data would escape the privacy account.
         if not has(self.objective, "everything") or has(self.objective, "epsilon"):
             return None
@@ -226,7 +165,7 @@ class MeteredTarget:
 def proxy_noise(
     proxy: MeteredProxy, w: Vector, count: int, confidence: float, rng: np.random.Generator
 ) -> Interval:
-    """Return ρ², the variance of the proxy's sampled gradients; zero where it samples nothing."""
+    """Return ρ², the variance of the proxy's sampled gradients; zero if it samples nothing."""
     batches = [copy_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
     if batches[0] is None:
         return Interval(0.0, 0.0, 0.0)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.diagnostics import Verdict, audit
+from proxyprox.advice.audit import audit
+from proxyprox.advice.report import Verdict
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy, ScaledProxy
 
@@ -149,7 +150,8 @@ def test_verdicts_from_perfect_to_adversarial() -> None:
         assert found.verdict is verdict, name
         kind = type(found.recommended.proxy)
         wanted = {
-            Verdict.USE: type(proxy), Verdict.USE_SCALED: ScaledProxy, Verdict.DO_NOT_USE: pp.Zero,
+            Verdict.USE: type(proxy), Verdict.USE_SCALED: ScaledProxy,
+            Verdict.DO_NOT_USE: pp.problems.Zero,
         }[verdict]  # fmt: skip
         assert kind is wanted
         if verdict is Verdict.USE_SCALED:

@@ -7,8 +7,8 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.diagnostics import QuadraticModel, best_weights, rehearse
-from proxyprox.diagnostics.rehearsal import STEPS, ErrorCurve
+from proxyprox.advice.curvature import best_weights
+from proxyprox.advice.rehearsal import STEPS, ErrorCurve, QuadraticModel, rehearse
 
 A = np.diag([1.0, 0.3, 0.01])
 P = np.diag([0.8, 0.35, 0.0])
@@ -54,8 +54,8 @@ def test_rehearsed_steps_come_true() -> None:
     quadratic = model(0.01)
     target = pp.Quadratic(A, b=GRADIENT, noise=0.01 * math.sqrt(3))
     best = target.value(target.minimiser())
-    found = rehearse(quadratic, P, 1e-3)
-    averaging = pp.Uniform() if found.averaged else pp.Last()
+    found = rehearse(quadratic, [P], 1e-3)
+    averaging = pp.averaging.Uniform() if found.averaged else pp.averaging.Last()
     ends = [
         pp.minimize(
             pp.Problem(target, pp.Quadratic(P)), method=pp.ProxyProx(found.eta),
@@ -68,14 +68,16 @@ def test_rehearsed_steps_come_true() -> None:
 
 
 def test_a_hostile_proxy_leaves_small_step_sizes() -> None:
-    found = rehearse(model(0.0), -A, 1e-3)
+    found = rehearse(model(0.0), [-A], 1e-3)
     assert math.isfinite(found.steps)
     assert found.steps > rehearse(model(0.0), None, 1e-3).steps
 
 
 def test_larger_batches_need_fewer_steps() -> None:
     quadratic = model(0.3)
-    steps = [rehearse(quadratic.with_noise_divided_by(f), P, 1e-3).steps for f in (0.25, 1.0, 4.0)]
+    steps = [
+        rehearse(quadratic.with_noise_divided_by(f), [P], 1e-3).steps for f in (0.25, 1.0, 4.0)
+    ]
     assert steps[0] > steps[1] > steps[2]
 
 
@@ -89,7 +91,7 @@ def test_noise_of_an_averaged_gradient_is_no_distance() -> None:
 
 def test_the_best_of_a_fixed_number_of_steps() -> None:
     quadratic = model(0.1)
-    few, many = (rehearse(quadratic, P, 1.0, steps=k) for k in (3, 300))
+    few, many = (rehearse(quadratic, [P], 1.0, steps=k) for k in (3, 300))
     assert many.excess < few.excess
     assert few.steps == 3
 
@@ -120,27 +122,27 @@ def test_noise_that_grows_with_the_distance_is_rehearsed() -> None:
 def test_steps_too_long_for_their_batches_are_ruled_out() -> None:
     wild = QuadraticModel(A, GRADIENT, np.zeros(3), np.zeros((2, 3)), growth=1.0)
     assert np.all(np.isinf(ErrorCurve.of(wild).excess(1.9)))
-    calm = rehearse(wild, A, 1e-3)
+    calm = rehearse(wild, [A], 1e-3)
     assert math.isfinite(calm.steps)
-    assert calm.steps > rehearse(model(0.0), A, 1e-3).steps
+    assert calm.steps > rehearse(model(0.0), [A], 1e-3).steps
 
 
 def test_a_bent_loss_gains_less_by_averaging() -> None:
     flat = model(0.3)
     bent = QuadraticModel(A, GRADIENT, np.zeros(3), flat.residuals, bend=0.5)
-    assert rehearse(bent, A, 1e-2).steps > rehearse(flat, A, 1e-2).steps
+    assert rehearse(bent, [A], 1e-2).steps > rehearse(flat, [A], 1e-2).steps
 
 
 def test_a_target_without_curvature_is_at_its_minimum() -> None:
     nothing = QuadraticModel(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.zeros((2, 2)))
-    assert rehearse(nothing, None, 1e-3).steps == rehearse(nothing, np.eye(2), 1e-3).steps == 1
+    assert rehearse(nothing, None, 1e-3).steps == rehearse(nothing, [np.eye(2)], 1e-3).steps == 1
 
 
 def test_of_several_proxy_hessians_the_worst_counts() -> None:
     A = np.diag([1.0, 10.0, 100.0])
     model = QuadraticModel(A, np.ones(3), np.zeros(3), 0.1 * np.eye(3))
     close, steep = 0.9 * A, 300 * A
-    alone = [rehearse(model, P, 1e-3).steps for P in (close, steep)]
+    alone = [rehearse(model, [P], 1e-3).steps for P in (close, steep)]
     assert rehearse(model, [close], 1e-3).steps == alone[0]
     assert rehearse(model, [close, steep], 1e-3).steps >= max(alone) > 5 * alone[0]
 

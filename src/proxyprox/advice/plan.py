@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from proxyprox import theory
 from proxyprox._util.validation import as_list, flag, has, instance, message, positive
+from proxyprox.advice.rehearsal import STEPS, rehearse
+from proxyprox.advice.report import (
+    Audit,
+    AuditPolicy,
+    Report,
+    RoundAudit,
+    RoundPolicy,
+    Verdict,
+    step_words,
+)
+from proxyprox.advice.rounds import rehearse_rounds
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
-from proxyprox.diagnostics.rehearsal import rehearse, step_words
-from proxyprox.diagnostics.report import NO_VERDICT, Audit, Verdict
-from proxyprox.diagnostics.rounds import MOST, RoundAudit, rehearse_rounds
-from proxyprox.methods import SGD, ProxyBFGS, ProxyProx
+from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized
 from proxyprox.result import Budget, Ledger, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, Residual, StronglyConvex
 
-# Share by which H may change between start and end before the plan is said to be rough.
-BENT = 0.4
-
-# How much more the sizes of batches' noise may vary than Gaussian ones before it is said, too.
-HEAVY = 2.5
-
-# Batch sizes of the what-if table, in units of the batch that was audited.
-FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-
-# The longest run that is rehearsed.
-LONGEST = 10**7
-
-# The longest run that is planned with a guarantee.
-LONGEST_GUARANTEED = 10**9
-
-_OUTCOME = "the run may need several times these steps, or fewer"
+__all__ = ["Bill", "RunPlan", "WhatIf"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class Bill:
     target_gradients, target_samples : float
         Accesses to the target, and samples in their batches.
     cost : float or None
-        In the objective's own unit, where it names one.
+        In the objective's own unit, if it names one.
     proxy_gradients : float
         Passes over the proxy, Hessian products counted as one each.
     seconds : float
@@ -60,13 +53,19 @@ class Bill:
     proxy_gradients: float
     seconds: float
 
+    def times(self, steps: int) -> Bill:
+        """Return the bill of several steps."""
+        return Bill(*(each and each * steps for each in astuple(self)))
+
+    def affordable(self, limits: Budget | None) -> float:
+        """Return the steps that every limit allows; infinitely many without limits."""
+        pairs = [(getattr(limits, name, None), each) for name, each in vars(self).items()]
+        return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
+
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One line of the table over batch sizes; the noise is σ² divided by ``factor``.
-
-    Steps are rehearsed, or those of the guarantee where the plan is guaranteed.
-    """
+    """One rehearsed line of the table over batch sizes; the noise is σ² divided by ``factor``."""
 
     factor: float
     batch_samples: float
@@ -83,8 +82,8 @@ class RunPlan:
     Attributes
     ----------
     method : ProxyProx, SGD, ProxyBFGS or DANE
-        With its step size; SGD where the audit advises against the proxy. For exact gradients
-        ProxyBFGS, or DANE where one gradient solves the problem.
+        With its step size; SGD if the audit advises against the proxy. For exact gradients
+        ProxyBFGS, or DANE if one gradient solves the problem.
     steps : int
         Outer steps K; of ProxyBFGS the rounds expected, which do not end the run unless the budget
         does.
@@ -99,7 +98,7 @@ class RunPlan:
     bill : Bill
         What the run is expected to cost.
     what_if : tuple of WhatIf
-        The same question for other batch sizes.
+        The same question for other batch sizes; empty for exact gradients and guarantees.
     notes : tuple of str
         What to bear in mind.
     problem : Problem
@@ -110,12 +109,10 @@ class RunPlan:
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
     atol : float
-        For exact gradients: the norm of the gradient that proves ε, where μ is known; else 0, and
+        For exact gradients: the norm of the gradient that proves ε, if μ is known; else 0, and
         the run ends by the default of :func:`~proxyprox.minimize`.
     guaranteed : bool
-        Whether ``expected`` and the what-if table are bounds of a theorem, and not rehearsed.
-    instead : str
-        Why this is not the plan that was asked for; mostly empty.
+        Whether ``expected`` is the bound of a theorem, and not rehearsed.
     """
 
     method: Any
@@ -126,14 +123,13 @@ class RunPlan:
     expected: float
     reaches: bool
     bill: Bill
-    what_if: tuple[WhatIf, ...]
     notes: tuple[str, ...]
     problem: Problem = field(repr=False)
     w0: Any = field(repr=False)
     rough: bool = False
+    what_if: tuple[WhatIf, ...] = ()
     atol: float = 0.0
     guaranteed: bool = False
-    instead: str = ""
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -150,21 +146,18 @@ class RunPlan:
         rough = " (rough: see the notes)" if self.rough else ""
         promise = "guaranteed" if self.guaranteed else "expected"
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
-        run = [
+        lines = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
             f"  {promise} suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
         ]
         if self.method.exact:
-            run = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
-        lines = [
-            *([self.instead] if self.instead else []),
-            *run,
+            lines = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
+        lines.append(
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
-            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
-        ]
+            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
+        )
         if self.what_if:
-            counted = "guaranteed" if self.guaranteed else "rehearsed"
-            lines.append(f"  samples in a batch → target gradients, samples in all ({counted}):")
+            lines.append("  samples in a batch → target gradients, samples in all (rehearsed):")
         for line in self.what_if:
             steps, samples = step_words(line.steps), step_words(line.target_samples)
             lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
@@ -172,13 +165,13 @@ class RunPlan:
 
 
 def plan(
-    audit: Audit | RoundAudit,
+    audit: Report,
     epsilon: float | None = None,
     budget: Budget | int | None = None,
     *,
     guaranteed: bool = False,
     solved: bool = False,
-    factors: Sequence[float] = FACTORS,
+    factors: Sequence[float] = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
 ) -> RunPlan:
     """Plan the run that an audit recommends.
 
@@ -189,22 +182,21 @@ def plan(
     epsilon : float, optional
         Wanted suboptimality; by default the audit's.
     budget : Budget or int, optional
-        Limits. Where they do not allow ε, the plan is the best they buy, and says so.
+        Limits. If they do not allow ε, the plan is the best they buy, and says so.
     guaranteed : bool
         Use the corollary's settings, with the upper limits of δ and σ² and the μ that the loss
         states (``strong_convexity``; 0 if none), instead of those that did best in rehearsal: safe
         for every loss with these constants, and far more steps. In the convex case ``problem`` has
         ``μ/2 ‖w − w_0‖²`` added to both losses, as the theorem asks; the bound, ``expected``, is
-        on the loss without it. Where the budget does not allow these steps, subproblems are solved
-        exactly if that fits, else the plan is the rehearsed one, and says so. Not for exact
-        gradients.
+        on the loss without it. Not for exact gradients.
     solved : bool
         For ``guaranteed=True``: solve subproblems exactly, for the bound of
         :func:`~proxyprox.theory.guarantee` with ``solved=True``. Fewer steps, nothing is added; the
         proxy has to be convex.
     factors : sequence of float
         Batch sizes for the what-if table, in units of the audited batch; those that would not
-        hold one sample, or more than there are, are left out. None for exact gradients.
+        hold one sample, or more than there are, are left out. None for exact gradients, and for
+        guarantees.
 
     Returns
     -------
@@ -214,13 +206,13 @@ def plan(
     Raises
     ------
     ValueError, TypeError
-        For arguments that cannot work.
+        For arguments that cannot work, and for a guarantee that needs more steps than the budget
+        or a billion.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.diagnostics import audit
+    >>> from proxyprox import Problem, Quadratic, audit, minimize
     >>> target = Quadratic(np.diag([1.0, 10.0, 100.0]), b=np.ones(3), noise=0.01)
     >>> found = audit(Problem(target, proxy=Quadratic(np.diag([1.1, 10.5, 99.0]))), rng=0)
     >>> planned = plan(found, epsilon=1e-4)
@@ -229,38 +221,32 @@ def plan(
     >>> planned.reaches, bool(target.value(result.w) - best < 3e-4)
     (True, True)
     """
-    instance("audit", audit, (Audit, RoundAudit), "an Audit, as audit(problem) returns it")
+    instance("audit", audit, Report, "an Audit, as audit(problem) returns it")
     if flag("solved", solved) and not flag("guaranteed", guaranteed):
         raise ValueError(message("solved", True, "False unless guaranteed=True"))
-    if isinstance(audit, RoundAudit):
-        if flag("guaranteed", guaranteed):
-            remedy = 'Or audit with curvature="secants", and plan with DANE or ProxyProx.'
-            raise ValueError(message("guaranteed", True, "False for exact gradients", remedy))
-        if audit.verdict is Verdict.UNSURE:
-            raise ValueError(f"audit must be one that came to a verdict. {audit.sentence}")
-        return _plan_rounds(audit, epsilon, as_budget(budget))
-    if audit.alarm.startswith(NO_VERDICT):
+    if audit.alarm and audit.verdict is Verdict.UNSURE:
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
-    limits = as_budget(budget)
     factors = [positive("factors", f) for f in as_list("factors", factors, "a list of numbers")]
-    refused = audit.leaning is Verdict.DO_NOT_USE
-    notes = [audit.sentence] if refused else []
-    if flag("guaranteed", guaranteed) and refused:
-        allowed = "False where the audit advises against the proxy"
-        raise ValueError(message("guaranteed", True, allowed))
-    used: theory.Plan | None = None
+    limits = as_budget(budget)
+    if flag("guaranteed", guaranteed) and (audit.refused or not isinstance(audit, Audit)):
+        allowed = "False for exact gradients, and if the audit advises against the proxy"
+        remedy = 'For exact gradients audit with curvature="secants", and plan with ProxyProx.'
+        raise ValueError(message("guaranteed", True, allowed, remedy))
+    if isinstance(audit, RoundAudit):
+        return _plan_rounds(audit, epsilon, limits)
+    assert isinstance(audit, Audit)
+    notes, sure = [audit.sentence] if audit.refused else [], None
     if guaranteed:
-        bounds = _guarantees(audit, epsilon, solved)
-        used = next((each for each in bounds if _fits(audit, each, limits)), None)
-        if used is None:
-            instead = _shortfall(epsilon, bounds, limits)
-            return replace(plan(audit, epsilon, limits, factors=factors), instead=instead)
-        notes += _grounds(audit, used, bounds)
-    settings = _settings(audit, used) if used else _rehearsed_settings(audit, epsilon)
-    per_step = _step_bill(audit, settings)
-    affordable = _affordable(limits, per_step)
+        sure = theory.plan_run(**_known(audit, epsilon), solved=solved)
+        notes += _grounds(audit, sure)
+    settings = _guaranteed_settings(audit, sure) if sure else _rehearsed_settings(audit, epsilon)
+    bill = _step_bill(audit, settings)
+    affordable = bill.affordable(limits)
     short = settings["steps"] > affordable
+    if sure and sure.steps > min(affordable, AuditPolicy.longest):
+        remedy = f"The guarantee needs {sure.steps:.4g} steps; solved=True may need fewer."
+        raise ValueError(message("epsilon", epsilon, "one that the budget can guarantee", remedy))
     if short:
         settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
         ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
@@ -268,121 +254,103 @@ def plan(
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
-    rough, bend, tail = [], audit.model.bend, audit.model.tail
-    if audit.doubts:
-        rough.append(f"The audit has its doubts (audit.doubts): {_OUTCOME}. Use safeguard=True.")
-    # The corollary needs no quadratic model.
-    if bend > BENT and not guaranteed:
-        rough.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {_OUTCOME}.")
-    if tail > HEAVY and not guaranteed:
-        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
-        rough.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
+    rough, factors = _rough(audit, guaranteed), [] if sure else _feasible(audit, factors)
     return RunPlan(
         **settings,
         epsilon=epsilon,
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
-        bill=_times(per_step, settings["steps"]),
-        what_if=tuple(_what_if(audit, epsilon, f, used) for f in _feasible(audit, factors)),
+        bill=bill.times(settings["steps"]),
+        what_if=tuple(_what_if(audit, epsilon, factor) for factor in factors),
         notes=(*notes, *rough),
-        w0=audit.points[0].w,
+        w0=audit.w0,
         rough=bool(rough),
+        guaranteed=guaranteed,
     )
 
 
-def _plan_rounds(audit: RoundAudit, epsilon: float | None, limits: Budget | None) -> RunPlan:
+def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> RunPlan:
     """Return the plan for exact gradients: rounds, and where the run may end."""
-    if epsilon is not None and epsilon != audit.epsilon:
-        audit = rehearse_rounds(audit, positive("epsilon", epsilon))
+    if audit.model is not None and epsilon != audit.epsilon:
+        audit = rehearse_rounds(audit, epsilon)
     objective, used, notes = audit.problem.objective, audit.ledger, list(audit.reasons)
     rounds, work = audit.rounds, used.proxy_gradients + used.proxy_hvps + used.proxy_hessians
-    if audit.verdict is Verdict.DO_NOT_USE:
+    if audit.refused:
         rounds, work, notes = audit.rounds_without, 0, [audit.sentence, *notes]
     elif audit.model is not None:
         notes.append("The audit's own rounds are among them: the run asks for them once more.")
     everything = Query(objective.everything(), (audit.w0,), exact=True)
     paid = price(objective, Ledger(), [everything.purchase])
-    samples, cost, taken = float(paid["target_samples"]), paid.get("cost"), used.target_gradients
-    per_round = Bill(1.0, samples, cost, work / max(taken, 1), used.target_seconds / max(taken, 1))
-    steps, affordable = int(min(rounds, MOST)), _affordable(limits, per_round)
+    samples, taken = float(paid["target_samples"]), max(used.target_gradients, 1)
+    bill = Bill(1.0, samples, paid.get("cost"), work / taken, used.target_seconds / taken)
+    most, affordable = RoundPolicy.most, bill.affordable(limits)
+    steps = int(min(rounds, most))
     if short := steps > affordable:
         steps = int(max(affordable, 1))
         notes.append(f"The budget ends after {count_words(steps, 'round')}, likely before ε.")
     mu = getattr(objective, "strong_convexity", None) or 0.0
     return RunPlan(
-        method=audit.method,
+        method=DANE(eta=math.inf) if audit.verdict is Verdict.ONE_ROUND else ProxyBFGS(),
         steps=steps,
         averaging=Last(),
         stop=None,
-        epsilon=audit.epsilon,
-        expected=math.nan if short else audit.epsilon,
-        reaches=not short and rounds <= MOST,
-        bill=_times(per_round, steps),
-        what_if=(),
+        epsilon=epsilon,
+        expected=math.nan if short else epsilon,
+        reaches=not short and rounds <= most,
+        bill=bill.times(steps),
         notes=tuple(notes),
         problem=audit.recommended,
         w0=audit.w0,
         rough=audit.model is not None,
         # L − L* ≤ ‖∇L‖²/2μ.
-        atol=math.sqrt(2 * mu * audit.epsilon) if audit.epsilon > 0 else 0.0,
+        atol=math.sqrt(2 * mu * epsilon) if epsilon > 0 else 0.0,
     )
 
 
-def _affordable(limits: Budget | None, per_step: Bill) -> float:
-    """Return the steps that every limit allows; infinitely many without limits."""
-    pairs = [(getattr(limits, name, None), each) for name, each in vars(per_step).items()]
-    return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
-
-
-def _times(bill: Bill, steps: int) -> Bill:
-    return Bill(*(each and each * steps for each in astuple(bill)))
-
-
-def _matrices(audit: Audit) -> Any:
-    """Return the Hessians of the proxy that is advised; None for SGD."""
-    return None if audit.leaning is Verdict.DO_NOT_USE else audit.proxy_matrices
+def _rough(audit: Audit, guaranteed: bool) -> list[str]:
+    """Say why steps and suboptimality may be far off; a guarantee needs no quadratic model."""
+    outcome, notes = "the run may need several times these steps, or fewer", []
+    bend, tail = audit.model.bend, audit.model.tail
+    if audit.doubts:
+        notes.append(f"The audit has its doubts (audit.doubts): {outcome}. Use safeguard=True.")
+    if bend > AuditPolicy.bent and not guaranteed:
+        notes.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {outcome}.")
+    if tail > AuditPolicy.heavy and not guaranteed:
+        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
+        notes.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
+    return notes
 
 
 def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) -> dict[str, Any]:
-    """Return what does best on the model: to reach ε, or within so many steps."""
-    P, mu = _matrices(audit), audit.mu.low
-    found = rehearse(audit.model, P, epsilon, steps=steps)
+    """Return what does best on the model: to reach ε, or within a number of steps."""
+    P, mu = None if audit.refused else audit.proxy_matrices, audit.mu.low
+    found = rehearse(audit.model, P, epsilon, steps)
     if math.isinf(found.steps):
-        found = rehearse(audit.model, P, audit.epsilon, steps=LONGEST)
+        found = rehearse(audit.model, P, audit.epsilon, int(STEPS[-1]))
     # More digits than four would only look exact.
     eta, steps = float(f"{found.eta:.4g}"), max(1, int(found.steps))
-    shared: dict[str, Any] = {"expected": found.excess, "problem": audit.recommended}
-    shared["averaging"] = Uniform() if found.averaged else Last()
-    if P is None:
-        return {"method": SGD(eta), "steps": steps, "stop": None, **shared}
     stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
-    return {"method": ProxyProx(eta), "steps": steps, "stop": stop, **shared}
+    return {
+        "method": SGD(eta) if audit.refused else ProxyProx(eta),
+        "steps": steps,
+        "stop": None if audit.refused else stop,
+        "averaging": Uniform() if found.averaged else Last(),
+        "expected": found.excess,
+        "problem": audit.recommended,
+    }
 
 
-def _known(audit: Audit, epsilon: float, factor: float = 1.0) -> dict[str, float]:
-    """Return what a guarantee rests on, for batches ``factor`` times as large."""
+def _known(audit: Audit, epsilon: float) -> dict[str, float]:
+    """Return what a guarantee rests on."""
     offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
     # The smallest curvature at a few points bounds nothing elsewhere.
     stated = getattr(audit.problem.objective, "strong_convexity", None) or 0.0
     known = {"epsilon": epsilon, "B": audit.B, "mu": float(stated)}
-    sigma = math.sqrt(audit.sigma2.high / factor)
+    sigma = math.sqrt(audit.sigma2.high)
     return known | {"delta": (offered or audit).delta.high, "sigma": sigma}
 
 
-def _guarantees(audit: Audit, epsilon: float, solved: bool) -> list[theory.Plan]:
-    """Return the plans that guarantee ε, the one that is asked for first."""
-    known = _known(audit, epsilon)
-    return [theory.plan_run(**known, solved=each) for each in ([True] if solved else [False, True])]
-
-
-def _fits(audit: Audit, found: theory.Plan, limits: Budget | None) -> bool:
-    """Tell whether the budget allows a guarantee's steps."""
-    if found.steps > LONGEST_GUARANTEED:
-        return False
-    return found.steps <= _affordable(limits, _step_bill(audit, _settings(audit, found)))
-
-
-def _grounds(audit: Audit, used: theory.Plan, bounds: list[theory.Plan]) -> list[str]:
-    """Say what a guarantee rests on, and what other plans there are."""
+def _grounds(audit: Audit, used: theory.Plan) -> list[str]:
+    """Say what a guarantee rests on."""
     known = _known(audit, audit.epsilon)
     guessed = " (estimated: give B to audit if you can)" * (audit.B_source == "estimated")
     curved = "on convexity alone, as the loss states no strong_convexity"
@@ -397,43 +365,25 @@ def _grounds(audit: Audit, used: theory.Plan, bounds: list[theory.Plan]) -> list
         added = f"The problem has μ/2 ‖w − w_0‖² with μ = {used.mu:.3g} added to both losses"
         notes.append(f"{added}; the guarantee is for the loss without.")
     if used.solved:
-        exact = "It is for a convex proxy and exact solves; the residual left adds about ε/1000"
-        more = f"; the paper's inner rule takes {bounds[0].steps:,} steps, beyond the budget"
-        notes.append(f"{exact}{more * (used is not bounds[0])}.")
-    else:
-        fewer = f"With subproblems solved exactly {bounds[1].steps:,} steps are enough"
-        notes.append(f"{fewer}: plan(..., guaranteed=True, solved=True).")
+        notes.append("It is for a convex proxy and exact solves; what is left adds about ε/1000.")
     return notes
 
 
-def _settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
+def _guaranteed_settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
     """Return a guarantee's plan as arguments of a run."""
     problem = audit.recommended
     stop: Criterion = Residual(found.tol) if found.solved else StronglyConvex(found.mu, found.G)
     if found.regularized:
-        problem = regularized(problem, found.mu, audit.points[0].w)
+        problem = regularized(problem, found.mu, audit.w0)
         stop = Convex(found.steps, found.G)
     return {
-        "problem": problem,
         "method": ProxyProx(found.eta),
         "steps": found.steps,
-        "averaging": Geometric(found.average) if found.average else Uniform(),
         "stop": stop,
+        "averaging": Geometric(found.average) if found.average else Uniform(),
         "expected": found.guarantee,
-        "guaranteed": True,
+        "problem": problem,
     }
-
-
-def _shortfall(epsilon: float, bounds: list[theory.Plan], limits: Budget | None) -> str:
-    """Say that the guarantee takes too many steps; an error where nothing limits them."""
-    words = [f"{b.steps:,}" if b.steps < 1e15 else f"{float(b.steps):.1g}" for b in bounds]
-    need = f"the guarantee needs {words[0]} steps"
-    if not bounds[0].solved:
-        need += f", {words[1]} with subproblems solved exactly"
-    if limits is None:
-        remedy = f"ε is out of reach: {need}. Take larger batches, or guaranteed=False."
-        raise ValueError(message("epsilon", epsilon, "one that can be guaranteed", remedy))
-    return f"Rehearsed, not guaranteed: {need}; the budget does not allow them."
 
 
 def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
@@ -445,7 +395,7 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     batch, used = audit.batch, Ledger()
     if settings["stop"] is not None:
         method, stop = settings["method"], settings["stop"]
-        run = Run(settings["problem"], audit.points[0].w, method=method, stop=stop, rng=0)
+        run = Run(settings["problem"], audit.w0, method=method, stop=stop, rng=0)
         run.ask()
         run.tell(audit.start_gradient)
         used = run.ledger
@@ -465,12 +415,9 @@ def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
     return [f for f in factors if 1 <= size * f <= (rows if rows > 1 else math.inf)]
 
 
-def _what_if(audit: Audit, epsilon: float, factor: float, used: theory.Plan | None) -> WhatIf:
+def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
     """Return how many steps batches ``factor`` times as large need."""
     size, sigma2 = audit.batch.samples * factor, audit.sigma2.estimate / factor
-    if used is not None:
-        known = _known(audit, epsilon, factor)
-        sure = theory.plan_run(**known, solved=used.solved)
-        return WhatIf(factor, size, known["sigma"] ** 2, sure.eta, sure.steps, sure.steps * size)
-    found = rehearse(audit.model.with_noise_divided_by(factor), _matrices(audit), epsilon)
+    P = None if audit.refused else audit.proxy_matrices
+    found = rehearse(audit.model.with_noise_divided_by(factor), P, epsilon)
     return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

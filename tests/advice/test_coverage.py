@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.diagnostics import audit
+from proxyprox.advice.audit import audit
 
 CASES = 10
 

@@ -6,7 +6,9 @@ import scipy.sparse
 from sklearn.datasets import load_iris
 
 import proxyprox as pp
-from proxyprox.diagnostics import Audit, Verdict, audit, plan
+from proxyprox.advice.audit import audit
+from proxyprox.advice.plan import plan
+from proxyprox.advice.report import Audit, Verdict
 from proxyprox.problems import ScaledProxy
 
 
@@ -159,8 +161,8 @@ def test_a_scaled_proxy_is_planned_with_its_scale(target: pp.GLM) -> None:
 def test_the_guaranteed_plan_is_the_corollarys(found: Audit) -> None:
     sure = plan(found, epsilon=1e-5, guaranteed=True, factors=[])
     assert sure.problem.objective is found.problem.objective
-    assert isinstance(sure.averaging, pp.Geometric)
-    assert isinstance(sure.stop, pp.StronglyConvex)
+    assert isinstance(sure.averaging, pp.averaging.Geometric)
+    assert isinstance(sure.stop, pp.stopping.StronglyConvex)
     assert sure.expected <= sure.epsilon * (1 + 1e-9)
     assert sure.steps > plan(found, epsilon=1e-5, factors=[]).steps
     assert any("B" in note for note in sure.notes)
@@ -172,8 +174,8 @@ def test_a_convex_loss_gets_the_convex_theorem_ready_to_run() -> None:
     best = np.array([-1.0, -2.0, 0.5])
     found = audit(problem, w0, B=float(np.linalg.norm(w0 - best)), rng=0)
     sure = plan(found, epsilon=0.3, guaranteed=True, factors=[])
-    assert isinstance(sure.averaging, pp.Uniform)
-    assert isinstance(sure.stop, pp.Convex)
+    assert isinstance(sure.averaging, pp.averaging.Uniform)
+    assert isinstance(sure.stop, pp.stopping.Convex)
     mu, v = 1 / (sure.method.eta * sure.steps), np.ones(3)
     for ours, theirs in ((sure.problem.objective, flat), (sure.problem.proxy, problem.proxy)):
         np.testing.assert_allclose(ours.gradient(v) - theirs.gradient(v), mu * (v - w0))
@@ -181,9 +183,6 @@ def test_a_convex_loss_gets_the_convex_theorem_ready_to_run() -> None:
     assert all(run.trace["held"].all() for run in runs)
     ends = [flat.value(run.w) - flat.value(best) for run in runs]
     assert np.mean(ends) + 3 * np.std(ends) / np.sqrt(12) <= sure.expected <= 0.3
-    # Short of the steps that the guarantee needs, nothing is added.
-    short = plan(found, epsilon=0.3, budget=3, guaranteed=True, factors=[])
-    assert short.problem.objective is flat
 
 
 def test_a_guarantee_uses_no_strong_convexity_but_the_stated(target: pp.GLM, found: Audit) -> None:
@@ -195,41 +194,20 @@ def test_a_guarantee_uses_no_strong_convexity_but_the_stated(target: pp.GLM, fou
     measured = audit(pp.Problem(flat, flat.label_free()), epsilon=0.1, rng=0)
     assert measured.mu.low > 0
     convex = plan(measured, guaranteed=True, factors=[])
-    assert isinstance(convex.averaging, pp.Uniform)
-    assert isinstance(convex.stop, pp.Convex)
+    assert isinstance(convex.averaging, pp.averaging.Uniform)
+    assert isinstance(convex.stop, pp.stopping.Convex)
     assert convex.problem.objective is not flat
     assert "convexity alone" in convex.notes[0]
 
 
-def test_a_guarantee_beyond_the_budget_is_replaced_and_the_plan_says_so(found: Audit) -> None:
+def test_a_guarantee_beyond_the_budget_is_refused_with_its_steps(found: Audit) -> None:
     sure = plan(found, guaranteed=True, factors=[])
     exact = plan(found, guaranteed=True, solved=True, factors=[])
     assert exact.steps < sure.steps
-    # Exact solves, if these are few enough.
-    between = plan(found, budget=exact.steps, guaranteed=True, factors=[])
-    assert (between.steps, between.stop, between.guaranteed) == (exact.steps, exact.stop, True)
-    assert f"{sure.steps:,} steps" in between.notes[-1]
-    short = plan(found, budget=exact.steps - 1, guaranteed=True)
-    rehearsed = plan(found, budget=exact.steps - 1)
-    assert (short.steps, short.notes, short.what_if) == (
-        rehearsed.steps,
-        rehearsed.notes,
-        rehearsed.what_if,
-    )
-    assert not short.guaranteed
-    first = str(short).splitlines()[0]
-    assert "not guaranteed" in first
-    assert f"{sure.steps:,} steps" in first
-    assert "(rehearsed)" in str(short)
-
-
-def test_the_what_if_table_of_a_guarantee_is_the_guarantees(found: Audit) -> None:
-    for solved in (False, True):
-        sure = plan(found, guaranteed=True, solved=solved)
-        steps = {line.batch_samples: line.steps for line in sure.what_if}
-        assert steps[128] == sure.steps
-        assert steps[64] > steps[128] > steps[256]
-        assert "(guaranteed)" in str(sure)
+    again = plan(found, budget=exact.steps, guaranteed=True, solved=True, factors=[])
+    assert (again.steps, again.guaranteed) == (exact.steps, True)
+    with pytest.raises(ValueError, match=r"needs .* steps; solved=True"):
+        plan(found, budget=exact.steps, guaranteed=True)
 
 
 def test_the_plan_with_exact_solves_is_ready_to_run() -> None:
@@ -250,7 +228,6 @@ def test_the_plan_with_exact_solves_is_ready_to_run() -> None:
 def test_a_guarantee_out_of_reach_is_refused(found: Audit) -> None:
     with pytest.raises(ValueError, match="epsilon must be"):
         plan(found, 1e-12, guaranteed=True, factors=[])
-    assert "not guaranteed" in plan(found, 1e-12, 10, guaranteed=True, factors=[]).instead
     with pytest.raises(ValueError, match="solved must be"):
         plan(found, solved=True)
 
@@ -284,7 +261,7 @@ def test_a_path_that_overshoots_is_cut_and_a_bent_loss_said_to_be_one() -> None:
     planned = plan(found)
     assert any("the quadratic model is rough" in note for note in planned.notes)
     end = pp.minimize(planned.problem, **planned.arguments, rng=1)  # w0 is among the arguments
-    assert values[0] - target[0](end.w) > 0.99 * (values[0] - values[-1])
+    assert values[0] - target[0](end.w) > 0.95 * (values[0] - values[-1])
 
 
 def test_the_noise_outside_a_krylov_space_counts() -> None:

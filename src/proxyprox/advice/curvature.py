@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -14,25 +14,17 @@ import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is use
 from scipy.special import fdtri
 
 from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
-from proxyprox._util.validation import as_list, has, square_matrix
-from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.sampling import Matrix, MeteredTarget, largest, stack_rows, tail_weight
+from proxyprox._util.validation import has
+from proxyprox.advice.rehearsal import QuadraticModel
+from proxyprox.advice.report import AuditPolicy, Matrix
+from proxyprox.advice.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
 
 Product = Callable[[Vector], Vector]
 
-# A Krylov space is complete when the next vector is this small against the operator.
-_BREAKDOWN = 1e-9
-
-# Rounds, accuracy and largest relative weight of the search for the best weights.
-_ROUNDS, _GAP, _MOST = 120, 1e-4, 10.0
-
-# Lanczos steps below which its upper limit says next to nothing.
-LEAST_STEPS = 6
-
-# δ/H at a point beyond which the rehearsal also takes the proxy as it is there.
-TOO_LARGE = 1.0
+# How close the search for the best weights comes, as a share of the target's curvature.
+GAP = 1e-4
 
 
 @dataclass(frozen=True)
@@ -152,7 +144,7 @@ def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
         for u in (*basis, *basis):
             rest = rest - dot(u, rest) * u
         beta = norm(rest)
-        complete = step + 1 == size or beta <= _BREAKDOWN * scale or scale == 0.0
+        complete = step + 1 == size or beta <= math.sqrt(resolution(start)) * scale or scale == 0.0
         if complete:
             break
         basis.append(rest / beta)
@@ -283,19 +275,15 @@ def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float
     >>> round(weights[0], 3), delta < 1e-3
     (0.1, True)
     """
-    target = square_matrix("target", target)
-    given = as_list("proxies", proxies, "a list of matrices")
-    matrices = [square_matrix("proxies", P, len(target)) for P in given]
-    size = spectral_norm(target)
-    sizes = [spectral_norm(P) for P in matrices]
+    size, sizes = spectral_norm(target), [spectral_norm(P) for P in proxies]
     if size == 0.0 or not any(sizes):
         return (0.0,) * len(sizes), size
     # Weights in units of the matrices' norms, so that the program is well scaled.
-    A, units = target / size, [P / (s or 1.0) for P, s in zip(matrices, sizes, strict=True)]
+    A, units = target / size, [P / (s or 1.0) for P, s in zip(proxies, sizes, strict=True)]
     rows, limits = [], []
     u = best_u = np.zeros(len(units))
-    best = 1.0
-    for _ in range(_ROUNDS):
+    best, bound = math.inf, -math.inf
+    while best - bound > GAP:
         values, vectors = np.linalg.eigh(A - weighted_sum(u, units))
         met = float(max(-values[0], values[-1]))
         if met < best:
@@ -305,11 +293,10 @@ def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float
             rows.append([*(-sign * float(v @ P @ v) for P in units), -1.0])
             limits.append(-sign * float(v @ A @ v))
         costs = [0.0] * len(units) + [1.0]
-        bounds = [(0.0, _MOST)] * len(units) + [(0.0, None)]
-        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits), bounds=bounds)
-        if not program.success or best - float(program.x[-1]) <= _GAP:
+        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits))
+        if not program.success:
             break
-        u = program.x[:-1]
+        u, bound = program.x[:-1], float(program.x[-1])
     found = zip(best_u, sizes, strict=True)
     return tuple(float(x) * size / s if s > 0 else 0.0 for x, s in found), best * size
 
@@ -367,25 +354,6 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Segment:
-    """One step of the path.
-
-    Attributes
-    ----------
-    length : float
-        ``‖w_{j+1} − w_j‖``.
-    delta : Interval
-        ``‖∇h(w_{j+1}) − ∇h(w_j)‖ / length``: how much the losses' difference curves this way.
-    H : Interval
-        The same secant of the target alone.
-    """
-
-    length: float
-    delta: Interval
-    H: Interval
-
-
-@dataclass(frozen=True)
 class HessianProbe:
     """Measures the curvature of target and proxies at one point after another.
 
@@ -440,7 +408,8 @@ class HessianProbe:
             return spectrum_of_matrix(A, error), difference, A, P, None, scatter
 
         # Krylov spaces of target, difference, direction, noise, and the secants' error.
-        steps = max(LEAST_STEPS, self._affordable(share) // (4 + self.noisy))
+        affordable = share // len(self.batches) - 1 if self.batches else share
+        steps = max(AuditPolicy.least_steps, affordable // (4 + self.noisy))
         product, shadow = mean_product(halves), proxy_product(self.proxies[0], w)
         own = self._random_space(product, w, steps)
         images: list[Vector] = []
@@ -478,41 +447,22 @@ class HessianProbe:
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
         return target, difference, (A + A.T) / 2, P, basis, noise
 
-    def delta_at(self, visit: Visit, weights: Sequence[float], gradients: int) -> Interval:
-        """Return δ at given weights: from the matrices in full, or by a Lanczos run of its own."""
-        error = visit.difference.error
-        seen = similarity(spectrum_of_matrix(visit.A - weighted_sum(weights, visit.P), error))
-        if visit.basis is None:
-            return seen
-        steps = self._affordable(gradients)
-        if steps < 2:
-            # Not affordable: the projection is a lower limit, and there is no upper one.
-            return Interval(seen.estimate, seen.low, math.inf)
-        product = mean_product(self._halves(visit.w))
-        shadows = [proxy_product(proxy, visit.w) for proxy in self.proxies[: len(weights)]]
-
-        def difference(v: Vector) -> Vector:
-            terms = (weight * shadow(v) for weight, shadow in zip(weights, shadows, strict=True))
-            return reduce(operator.sub, terms, product(v))
-
-        space = self._random_space(difference, visit.w, steps)
-        own = similarity(space.spectrum((1 - self.confidence) / 2, error))
-        # The projection's own upper limit is none: it saw a part of the space.
-        return largest([own, Interval(seen.estimate, seen.low, seen.estimate)])
-
-    def _affordable(self, gradients: int) -> int:
-        """Return how many products at one point so many target gradients pay for."""
-        return gradients // len(self.batches) - 1 if self.batches else gradients
+    def delta_at(self, visit: Visit, weights: Sequence[float]) -> Interval:
+        """Return δ at given weights; the projection on a subspace is a lower limit of it."""
+        apart = visit.A - weighted_sum(weights, visit.P)
+        seen = similarity(spectrum_of_matrix(apart, visit.difference.error))
+        return seen if visit.basis is None else Interval(seen.estimate, seen.low, math.inf)
 
     def _halves(self, w: Vector) -> list[Product]:
         """Return products from two halves of the batches, or the one product without noise."""
         if not self.batches:
             return [lambda v: self.target.hvp(w, v)]
         parts = [self.batches[::2], self.batches[1::2]] if self.noisy else [self.batches]
-        return [secant_product(self._mean_gradient(part), w) for part in parts]
 
-    def _mean_gradient(self, batches: Sequence[Any]) -> Product:
-        return lambda w: reduce(operator.add, self.target.gradients(w, batches)) / len(batches)
+        def mean_gradient(part: Sequence[Any]) -> Product:
+            return lambda w: reduce(operator.add, self.target.gradients(w, part)) / len(part)
+
+        return [secant_product(mean_gradient(part), w) for part in parts]
 
     def _random_space(self, product: Product, w: Vector, steps: int) -> Krylov:
         return lanczos(product, random_direction(w, self.rng), steps)
@@ -528,9 +478,7 @@ class Evidence:
 
     probe: HessianProbe
     visits: Sequence[Visit]
-    path: Sequence[Segment]
     alarm: str
-    seen: dict[tuple[int, int], Matrix] = field(default_factory=dict)
 
     def model(self) -> QuadraticModel:
         """Return the target's quadratic model around the end of the path, as the start sees it.
@@ -569,7 +517,7 @@ class Evidence:
         *before, last = (visit.largest for visit in self.visits)
         found = [self._weighted(len(before), weights)]
         for j, (H, share) in enumerate(zip(before, self.shares(weights), strict=False)):
-            if share > TOO_LARGE:
+            if share > 1:
                 found.append(self._weighted(j, weights) * (last / H))
         return tuple(found)
 
@@ -578,7 +526,5 @@ class Evidence:
         end, visit = self.visits[-1], self.visits[j]
         if visit is end or visit.basis is end.basis is None:
             return weighted_sum(weights, visit.P)
-        for i, proxy in enumerate(self.probe.proxies[: len(weights)]):
-            if (j, i) not in self.seen:
-                self.seen[j, i] = proxy_hessian(proxy, visit.w, end.basis)
-        return weighted_sum(weights, [self.seen[j, i] for i in range(len(weights))])
+        proxies = self.probe.proxies[: len(weights)]
+        return weighted_sum(weights, [proxy_hessian(p, visit.w, end.basis) for p in proxies])

@@ -1,0 +1,530 @@
+"""Will this proxy pay? The answer before anything is spent on a run."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+import timeit
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
+from proxyprox._util.names import explain_names
+from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
+from proxyprox.advice import curvature
+from proxyprox.advice.curvature import Evidence, HessianProbe, Visit
+from proxyprox.advice.rehearsal import rehearse
+from proxyprox.advice.report import (
+    Audit,
+    AuditPolicy,
+    CostRatio,
+    Matrix,
+    PointAudit,
+    Prediction,
+    RoundAudit,
+    Suggestion,
+    Verdict,
+    decide,
+    ratio,
+)
+from proxyprox.advice.rounds import audit_rounds
+from proxyprox.advice.sampling import MeteredTarget, noise_level, proxy_noise, stack_rows
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
+from proxyprox.oracle import MeteredProxy, value_for_report
+from proxyprox.penalties import Box
+from proxyprox.problems import Problem, Zero
+from proxyprox.problems.checks import (
+    check_signatures,
+    is_exact,
+    require_allowed,
+    require_problem,
+    starting_point,
+)
+from proxyprox.result import Ledger
+from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
+
+
+@explain_names
+def audit(
+    problem: Problem,
+    w0: Vector | None = None,
+    *,
+    epsilon: float | None = None,
+    B: float | None = None,
+    budget: int = 400,
+    others: Sequence[Any] = (),
+    points: int = 3,
+    batches: int = 16,
+    curvature: str = "auto",
+    cost_ratio: float | None = None,
+    confidence: float = 0.95,
+    rng: np.random.Generator | int | None = None,
+) -> Audit | RoundAudit:
+    """Measure how good a proxy is, with a small and stated number of target gradients.
+
+    If every gradient of the target is exact, rounds are what counts: three of them are taken,
+    and rounds of ProxyBFGS are compared with those of L-BFGS
+    (:mod:`proxyprox.advice.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
+    proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
+    all the same.
+
+    Parameters
+    ----------
+    problem : Problem
+        The target and the proxy to judge. Any penalty is shared by both and cancels in δ.
+    w0 : array, optional
+        Where the run would begin; zeros if the problem knows its size.
+    epsilon : float, optional
+        Suboptimality that the run is meant to reach; by default one hundredth of the start's,
+        as estimated (of ``σ²/2H``, if the start is at the minimum already), and with exact
+        gradients a millionth.
+    B : float, optional
+        Distance of w0 to the minimiser, for the theorems; by default estimated.
+    budget : int
+        Most target gradients the audit may use. A Hessian-vector product counts as one.
+    others : sequence of proxies
+        Further proxies: the best non-negative mixture with the problem's own is looked for.
+    points : int
+        Points to visit: w0 and a short path from it towards the minimum.
+    batches : int
+        Batches drawn, once, and evaluated at every point: the noise is measured on them.
+    curvature : {"auto", "hvp", "secants"}
+        Where products with the target's Hessian come from: its own ``hvp``, or differences of
+        gradients of the same batches at two points. ``"auto"`` prefers the first.
+    cost_ratio : float, optional
+        Cost of a target gradient in proxy gradients; by default their seconds are compared.
+    confidence : float
+        Confidence of the intervals.
+    rng : int or numpy.random.Generator, optional
+        Randomness of batches and directions.
+
+    Returns
+    -------
+    Audit or RoundAudit
+        Estimates with intervals, predictions, a verdict, and the ledger of the audit itself; the
+        second if every gradient is exact.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that cannot work, before anything is spent.
+    NonFiniteError
+        If the target or the proxy answers with NaN or infinity at the start. A proxy that does so
+        on the path is not to be used: the audit ends there, and says so.
+
+    Notes
+    -----
+    δ, H and σ² are the largest, μ the smallest, over the points visited: no sample of points can
+    certify a supremum over all of them. ``Audit.points`` has the values point by point.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic
+    >>> target = Quadratic(np.diag([1.0, 10.0, 100.0]), b=np.ones(3), noise=0.01)
+    >>> found = audit(Problem(target, proxy=Quadratic(np.diag([1.1, 10.5, 99.0]))), rng=0)
+    >>> found.verdict.name, round(found.delta.estimate, 6), found.ledger.target_gradients
+    ('USE', 1.0, 62)
+    """
+    begun = time.perf_counter()
+    require_problem(problem)
+    require_allowed(problem.objective, "audit")
+    check_signatures(problem)
+    if isinstance(problem.proxy, Zero):
+        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
+    asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
+    for name, value in asked.items():
+        if value is not None:
+            positive(name, value)
+    if not 0.5 <= positive("confidence", confidence) < 1:
+        raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
+    one_of("curvature", curvature, ("auto", "hvp", "secants"))
+    points, batches = whole("points", points), whole("batches", batches, least=4)
+    rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
+    ledger, given = Ledger(), as_list("others", others, "a list of further proxies")
+    try:
+        others = tuple(Problem(problem.objective, other).proxy for other in given)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"others: {error}") from error
+    proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
+    smooth = problem.penalty is None or isinstance(problem.penalty, Box)
+    if is_exact(problem.objective) and smooth and not others and curvature == "auto":
+        proxy_alarm(proxies, start, start)
+        return audit_rounds(problem, start, epsilon, budget)
+    target = MeteredTarget(problem.objective, ledger, batches, rng)
+    used = secant_batches(curvature, target, int(start.shape[0]), budget, points)
+    probe = HessianProbe(target, used, proxies, confidence, points, rng)
+    found = conclude(problem, others, visit_points(problem, probe, start, budget), asked)
+    ledger.seconds = time.perf_counter() - begun
+    return found
+
+
+def secant_batches(
+    kind: str, target: MeteredTarget, size: int, budget: int, points: int
+) -> list[Any]:
+    """Return the batches to take secants on; none if the target's own products are used."""
+    objective, batches = target.objective, target.batches
+    # Products with private data would escape the privacy account, gradients do not.
+    own = has(objective, "hvp") and getattr(objective, "exact_curvature", True)
+    if kind != "secants" and own and not has(objective, "epsilon"):
+        return []
+    if kind == "hvp":
+        allowed = "'auto' or 'secants' if the objective has no exact hvp or accounts for privacy"
+        raise TypeError(message("curvature", kind, allowed))
+    if not target.exact and not getattr(objective, "repeatable", True):
+        remedy = "Its batches are not repeatable: give it hvp(w, v)."
+        raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
+    # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
+    tries = AuditPolicy.tries + AuditPolicy.more
+    rest = budget - points * (len(batches) + 1) - (points - 1) * tries
+    most = rest // (points * (size + 1))
+    return batches[: max(2, min(most - most % 2, len(batches)))]
+
+
+def share_out(probe: HessianProbe, size: int, budget: int) -> tuple[list[int], int]:
+    """Return the target gradients for the curvature at each point, and for each step of the path.
+
+    Whole Hessians if possible; else one at the end of the path, where the prediction is made; else
+    equal parts.
+    """
+    points, tries = probe.looks, AuditPolicy.tries
+    # At every point the batches and an exact gradient; on the way to it, probes of the step.
+    needed = points * (len(probe.target.batches) + 1) + (points - 1) * tries
+    rest, full = budget - needed, probe.price(size)
+    least = min(full, probe.price(AuditPolicy.least_steps * (4 + probe.noisy)))
+    if rest < points * least:
+        allowed = f"{needed + points * least} or more for {points} points"
+        remedy = "Or visit fewer points, or draw fewer batches."
+        raise ValueError(message("budget", budget, allowed, remedy))
+    before = max(points - 1, 1)
+    if points * full <= rest:
+        return [full] * points, tries + min((rest - points * full) // before, AuditPolicy.more)
+    if full + (points - 1) * least <= rest:
+        return [(rest - full) // before] * (points - 1) + [full], tries
+    return [rest // points] * points, tries
+
+
+def visit_points(problem: Problem, probe: HessianProbe, start: Vector, budget: int) -> Evidence:
+    """Measure at the start and along a path of damped Newton steps."""
+    visits: list[Visit] = []
+    w, alarm = start, ""
+    shares, tries = share_out(probe, int(start.shape[0]), budget)
+    for share in shares:
+        if visits:
+            # The start's curvature serves the whole path: its points only have to lie nearby.
+            w = line_search(probe, visits[-1], newton_step(visits[0], visits[-1]), tries)
+            if w is None or not np.any(to_numpy(w - visits[-1].w)):
+                break
+        if alarm := proxy_alarm(probe.proxies, w, start):
+            break
+        visits.append(probe.visit(w, start, share))
+        if alarm := target_alarm(problem, visits[-1], start):
+            break
+    return Evidence(probe, visits, alarm)
+
+
+def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> str:
+    """Return what is wrong with a first proxy that is not finite at w, or nothing.
+
+    Raises
+    ------
+    NonFiniteError
+        If any is not finite at the start, or a further one anywhere.
+    """
+    away = norm(w - start)
+    for j, proxy in enumerate(proxies):
+        proxy.fault = None
+        with np.errstate(all="ignore"):
+            proxy.gradient(w)
+            proxy.value(w)
+        if proxy.fault is not None:
+            which = f"{f'others[{j - 1}]' if j else 'the proxy'}'s {proxy.fault[0]}"
+            fault = f"{which} is NaN or infinite at a distance of {away:.3g} from w0"
+            if j or away == 0:
+                raise NonFiniteError(fault)
+            return f"Do not use it: {fault}, on the path towards the minimum."
+    return ""
+
+
+def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
+    """Return what is wrong with a target that curves downwards or runs away, or nothing."""
+    fault, first, last = "", value_for_report(problem, start), value_for_report(problem, visit.w)
+    if not visit.target.values[-1] > 0:
+        fault = "curves downwards, or not at all, in every direction: it has no minimum"
+    elif first and last and not last - first <= abs(first):
+        fault = f"runs away, from {first:.3g} to {last:.3g}, where its gradient falls"
+    check = "Check the sign of its gradient, with scipy.optimize.check_grad."
+    return fault and f"No verdict: the target {fault}. {check}"
+
+
+def newton_step(curved: Visit, here: Visit) -> Vector:
+    """Return the end of a damped Newton step with another point's curvature, if positive."""
+    values, vectors = np.linalg.eigh(curved.A)
+    # Curvature that was seen through noise may be larger by the error than it looks.
+    damping = AuditPolicy.damping * curved.largest + curved.target.error
+    pull = curved.project(here.gradient[None, :])[0]
+    step = vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping))
+    return here.w - from_numpy(step if curved.basis is None else curved.basis @ step, like=here.w)
+
+
+def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) -> Vector | None:
+    """Return the trial point, or one nearer or farther along the step, where the slope is small.
+
+    A curvature that was measured where the loss is nearly linear, or through noise, says nothing of
+    how far its minimum is: the step may be a thousand times too long, or as much too short. The
+    slopes decide, on as many batches as it takes to be sure of the first one, with at most
+    ``probes`` target gradients. A step made with the loss's own, exact curvature is only shortened.
+    None if no point was met at which the loss had fallen.
+    """
+    policy, target, exact = AuditPolicy, probe.target, not probe.batches
+    ahead = to_numpy(trial - here.w).astype(np.float64)
+    fall = -float(here.gradient @ ahead)
+    if not fall > 0:
+        return None
+    affordable, wanted = min(len(here.gradients), max(probes // policy.least_points, 1)), 0.0
+    if affordable > 1:
+        wanted = (policy.certain * float((here.gradients @ ahead).std(ddof=1)) / fall) ** 2
+    count = max(math.ceil(min(wanted, affordable)), 1)
+    before = here.gradients[:count]
+    # A step made with secants goes back as soon as it is past the minimum: convex losses are lower
+    # wherever they still fall, but where they rise they may be anything.
+    least, most = (-math.inf, policy.steep) if exact else (-policy.steep, 0.0)
+    at, low, high, cuts = 1.0, 0.0, math.inf, 1
+    for _ in range(probes // count):
+        point = here.w + at * (trial - here.w)
+        try:
+            there = stack_rows(target.gradients(point, target.batches[:count]))
+            slope = float((there - before).mean(axis=0) @ ahead) / fall - 1
+            exploded = norm(there.mean(axis=0)) > 2 * norm(before.mean(axis=0)) > 0
+        except NonFiniteError:
+            slope, exploded = math.inf, True
+        if not exploded and least <= slope <= most:
+            return point
+        low, high = (at, high) if slope < 0 and not exploded else (low, at)
+        if math.isinf(high):
+            # What is left of the fall, drawn out in a line.
+            at = low * min(policy.farther, 1 / (1 + slope) if slope > -1 else math.inf)
+        elif low == 0:
+            # A parabola's minimum; if the curvature is in doubt, cuts that do not help grow.
+            at = high * (1 / (1 + slope) if 0 < slope < math.inf else 0.5) ** cuts
+            cuts += not exact
+        else:
+            at = math.sqrt(low * high) if high > policy.farther * low else (low + high) / 2
+    return here.w + low * (trial - here.w) if low > 0 else None
+
+
+def conclude(
+    problem: Problem, others: tuple[Any, ...], evidence: Evidence, asked: dict[str, Any]
+) -> Audit:
+    """Return the audit: estimates, rehearsals, the verdict and its reasons."""
+    probe, visits, alarm, model = evidence.probe, evidence.visits, evidence.alarm, evidence.model()
+    target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
+    points = point_estimates(problem, evidence)
+    delta, H, sigma2 = (over(points, name, max) for name in ("delta", "H", "sigma2"))
+    mu = over(points, "mu", min)
+    excess = model.start_excess
+    # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
+    scatter = sigma2.estimate / (2 * max(H.estimate, 1e-300))
+    excess = max(excess if excess > 1e-6 * scatter else scatter, 1e-300)
+    epsilon = asked["epsilon"] or AuditPolicy.accuracy * excess
+    B = asked["B"] or max(model.start_distance, 1e-300)
+
+    # The proxy as it is, at its best scale, and mixed with the others.
+    sizes = [1, len(end.P)] if others else [1]
+    choices = [(1.0,), *(curvature.best_weights(end.A, end.P[:size])[0] for size in sizes)]
+    matrices = [evidence.proxy_matrices(weights) for weights in choices]
+    sgd, *runs = (rehearse(model, P, epsilon) for P in (None, *matrices))
+    steps, offers = [run.steps for run in runs], [probe.delta_at(end, each) for each in choices]
+    # δ/H at the end of the path, or the largest if one exceeds 1.
+    shares = [evidence.shares(weights) for weights in choices]
+    plain, scaled, *_ = (each[-1] if max(each) <= 1 else max(each) for each in shares)
+    leaning = decide(sgd.steps, steps[0], steps[1], (plain, scaled))
+    chosen = int(leaning is Verdict.USE_SCALED)
+    scale, mixture = Suggestion(choices[1], offers[1], chosen == 1), None
+    if others:
+        rival = sgd.steps if leaning is Verdict.DO_NOT_USE else steps[chosen]
+        mixture = Suggestion(choices[2], offers[2], ratio(rival, steps[2]) >= AuditPolicy.gain)
+        if mixture.helps:
+            chosen, leaning = 2, Verdict.USE_MIXED
+    leaning = Verdict.DO_NOT_USE if alarm else leaning
+    doubts = () if alarm else tuple(find_doubts(leaning, points, evidence))
+    # However wrong the rehearsal, no proxy that curves downwards everywhere is better than none.
+    downwards = all(np.linalg.eigvalsh(visit.P[0])[-1] <= 0 for visit in visits)
+    unsure = doubts and not (leaning is Verdict.DO_NOT_USE and downwards)
+    unsure = unsure or alarm.startswith("No verdict")
+
+    known = {"epsilon": epsilon, "B": B, "sigma": math.sqrt(sigma2.estimate)}
+    known["mu"] = mu.low if mu.low > 0 else max(mu.estimate, 0.0)
+    smooth = max(H.estimate, known["mu"], 1e-300)
+    orders = sgd_steps(H=smooth, **known), lower_bound(H=smooth, **known)
+    own_order = proxyprox_steps(delta=delta.estimate, **known)
+    regime = "strongly convex" if known["mu"] > 0 else "convex"
+    batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"] or 0.0, 1.0, "given")
+    if asked["cost_ratio"] is None:
+        # A fresh array each time: the meter remembers gradients by identity.
+        seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
+        cost = CostRatio(batch.seconds, statistics.median(seconds), "seconds")
+    found = Audit(
+        verdict=Verdict.UNSURE if unsure else leaning,
+        leaning=leaning,
+        delta=delta,
+        H=H,
+        mu=mu,
+        sigma2=sigma2,
+        rho2=proxy_noise(proxy, start.w, max(8, len(target.batches)), probe.confidence, probe.rng),
+        points=points,
+        scale=scale,
+        mixture=mixture,
+        prediction=Prediction(epsilon, regime, *orders, own_order, sgd, runs[0], runs[chosen]),
+        cost=cost,
+        epsilon=epsilon,
+        B=B,
+        epsilon_source="given" if asked["epsilon"] else "estimated",
+        B_source="given" if asked["B"] else "estimated",
+        confidence=probe.confidence,
+        batch=batch,
+        ledger=target.ledger,
+        problem=problem,
+        w0=start.w,
+        others=others,
+        weights=choices[chosen],
+        model=model,
+        proxy_matrices=matrices[chosen],
+        start_gradient=from_numpy(start.gradient, like=start.w),
+        alarm=alarm,
+        doubts=doubts,
+    )
+    return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
+
+
+def over(points: Sequence[PointAudit], name: str, pick: Any) -> Interval:
+    """Return the interval of the largest, or smallest, of a quantity over the points.
+
+    The outer limit needs no correction for many looks: the quantity picked is one of them, and its
+    own limit lies within the outermost.
+    """
+    return Interval(*(pick(each) for each in zip(*(getattr(p, name) for p in points), strict=True)))
+
+
+def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, ...]:
+    """Return the estimates at every point."""
+    known, points = getattr(problem.objective, "strong_convexity", None), []
+    # The lower limit of a maximum over points errs when any one does: each gets its part.
+    confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
+    for visit in evidence.visits:
+        target, apart = visit.target, visit.difference
+        delta, H = curvature.similarity(apart), curvature.smoothness(target)
+        mu, sigma2 = (
+            curvature.strong_convexity(target, known),
+            noise_level(visit.gradients, confidence),
+        )
+        spectra = (target.values, apart.values)
+        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
+    return tuple(points)
+
+
+def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
+    """Return why the rehearsal is not to be trusted; nothing if it is."""
+    visits, probe, doubts = evidence.visits, evidence.probe, []
+    remedy = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
+    worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
+    if worst.mu.high < -AuditPolicy.downwards * worst.H.estimate:
+        doubts.append(
+            f"The target is not convex: it curves downwards by {-worst.mu.high:.3g}, and H = "
+            f"{worst.H.estimate:.3g}. The rehearsal leaves such directions out: compare short runs "
+            "with and without proxy."
+        )
+    if len(visits) == 1 < probe.looks and visits[0].gradient.any():
+        alone = "Only one point could be visited, the start: the first step led to no lower one."
+        doubts.append(f"{alone} {remedy}")
+    unexplained = {"target": [target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
+    # A refused proxy that is further from the target than none need not be understood.
+    if leaning is not Verdict.DO_NOT_USE or max(evidence.shares([1.0])) <= 1:
+        proxy = probe.proxies[0]
+        unexplained["proxy"] = [proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
+    for name, shares in unexplained.items():
+        share = max(shares, default=0.0)
+        if share > AuditPolicy.unexplained:
+            doubts.append(
+                f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
+                f"the {name}'s gradient between two points: the loss has kinks in between, or its "
+                f"curvature depends on a few rows of a batch. {remedy}"
+            )
+    return doubts
+
+
+def target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
+    """Return the share of the target's change that the Hessians at both ends do not explain."""
+    if a.basis is not None or b.basis is not None:
+        return 0.0
+    each, change, blur = b.gradients - a.gradients, b.gradient - a.gradient, 0.0
+    if probe.batches:
+        # Secants and gradients of the same batches: no noise between them.
+        change = each[: len(probe.batches)].mean(axis=0)
+    elif a.averaged:
+        blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
+    step = to_numpy(b.w - a.w).astype(np.float64)
+    return mismatch(change, (a.A + b.A) / 2 @ step, (a.gradient, b.gradient), blur)
+
+
+def proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
+    """Return the same share of the proxy's change; its products cost the target nothing."""
+    length = norm(b.w - a.w)
+    way, ends = (b.w - a.w) / length, (a.w, b.w)
+    images = stack_rows(curvature.proxy_product(proxy, w)(way) for w in ends)
+    gradients = stack_rows(proxy.gradient(w) for w in ends)
+    return mismatch(gradients[1] - gradients[0], length * images.mean(axis=0), gradients)
+
+
+def mismatch(change: Matrix, predicted: Matrix, ends: Any, blur: float = 0.0) -> float:
+    """Return the share of a change beyond its blur that was not predicted."""
+    size = max(norm(change), norm(predicted))
+    # A change lost in the rounding of the gradients says nothing.
+    lost = size <= 1e-4 * max(map(norm, ends))
+    return 0.0 if lost else max(norm(change - predicted) - blur, 0.0) / size
+
+
+def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
+    """Return the sentences that go with a verdict; no guess at the units if it is unsure."""
+    points, end, objective = found.points, visits[-1], found.problem.objective
+    between = ["on the way"] * (len(points) - 2)
+    places = ["at the start", *between, "at the end of the path"][: len(points)]
+    worst = max(range(len(points)), key=lambda j: points[j].share)
+    seen = [f"{digits(p.share)} {at}" for p, at in zip(points, places, strict=True)]
+    meaning = "the proxy leaves that share of the target's curvature to the target's gradients."
+    if points[worst].share > 1:
+        meaning = "above 1, its curvature is further from the target's than no curvature at all."
+    reasons = [f"δ/H is {', '.join(seen)}: {meaning}"]
+    offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
+    if offer is not None:
+        weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
+        name = "The scale is" if len(offer.weights) == 1 else "The weights are"
+        falls = f"δ falls from {points[-1].delta.estimate:.3g} to {reached:.3g}"
+        reasons.append(f"{name} {weights}: {places[-1]} {falls}.")
+    if found.refused and found.scale.weights[0] == 0.0:
+        (turned,), least = curvature.best_weights(end.A, [-end.P[0]])
+        if turned > 0:
+            reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
+    own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    factor, limit = proxied / max(own, 1e-300), AuditPolicy.other_units
+    if found.refused and not found.doubts and (factor > limit or 0 < factor < 1 / limit):
+        curves = f"the proxy curves {digits(factor)} times as much as the target"
+        units = "its columns seem to be in other units. Scale them as the target's."
+        reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
+    if found.problem.penalty is not None:
+        reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
+    countable = has(objective, "everything") and has(objective, "samples")
+    if countable and objective.samples(objective.everything()) > 1:
+        reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
+    return reasons
+
+
+def digits(value: float) -> str:
+    """Return two digits to read: no powers of ten if a number will do."""
+    return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"

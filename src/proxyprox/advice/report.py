@@ -1,0 +1,598 @@
+"""What audits and plans say: one family of reports, one verdict rule, the thresholds of both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from proxyprox._util.arrays import Vector
+from proxyprox.intervals import Interval
+from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
+from proxyprox.result import Ledger, count_words
+
+__all__ = [
+    "Audit",
+    "AuditPolicy",
+    "CostRatio",
+    "Interval",
+    "PointAudit",
+    "Prediction",
+    "Rehearsal",
+    "Report",
+    "RoundAudit",
+    "RoundPolicy",
+    "Suggestion",
+    "Verdict",
+]
+
+Matrix = np.ndarray[Any, Any]
+
+# Name and meaning, in plain words, of each number estimated.
+MEANINGS = {
+    "delta": ("similarity δ", "how differently proxy and target curve: 0 is best, H no help"),
+    "H": ("smoothness H", "the target's strongest curvature"),
+    "mu": ("strong convexity μ", "the target's weakest curvature"),
+    "sigma2": ("noise σ²", "how far one batch's gradient is off, squared"),
+    "rho2": ("proxy noise ρ²", "the same for a proxy that is sampled"),
+}
+
+
+@dataclass(frozen=True)
+class AuditPolicy:
+    """Thresholds of audits and plans.
+
+    The record is ``docs/results/audit``. ``benchmarks/audit_verdicts.py`` set the numbers of the
+    verdict, ``benchmarks/audit_functions.py`` those of the doubts and of the path, and
+    ``benchmarks/plan_cases.py`` those of the model and of rough plans.
+
+    Attributes
+    ----------
+    gain : float
+        How many times fewer target gradients a proxy must need to be worth its trouble.
+    similar : float
+        δ/H up to which a proxy must only not be worse: the theorems speak for it at every ε.
+    few : float
+        Added to every number of steps: two steps instead of three are no gain of a half.
+    unexplained : float
+        Share of a gradient's change along the path beyond which curvature has not explained it.
+        Smooth losses whose curvature halves on the way stay below 0.3, kinked ones do not.
+    downwards : float
+        Share of H by which a target may curve downwards and still be rehearsed as a convex one.
+    other_units : float
+        Factor in curvature beyond which other units are suspected.
+    accuracy : float
+        The default ε, as a share of the start's suboptimality.
+    damping : float
+        Share of H added to the curvature of a step, so that flat and noisy directions stay short.
+    steep : float
+        Share of the first slope that is still steep after a step.
+    certain : float
+        Standard errors by which the first slope must differ from zero on the batches of a probe.
+    least_points : int
+        Points that the search for a step's length can probe at least.
+    farther : float
+        Most times that a step is lengthened at once.
+    tries, more : int
+        Target gradients kept for the length of each step, and further ones if the budget allows.
+    least_steps : int
+        Lanczos steps below which the upper limit says next to nothing.
+    bend : float
+        Factor of the suboptimality that a bent loss adds to the mean of scattered iterates.
+    bent : float
+        Share by which H may change between start and end before a plan is rough.
+    heavy : float
+        How many times as much as Gaussian noise that of batches may vary before a plan is rough.
+    longest : int
+        The longest run that is planned with a guarantee.
+    """
+
+    gain: float = 1.3
+    similar: float = 0.25
+    few: float = 2.0
+    unexplained: float = 0.5
+    downwards: float = 0.05
+    other_units: float = 10.0
+    accuracy: float = 1e-2
+    damping: float = 1e-2
+    steep: float = 0.5
+    certain: float = 3.0
+    least_points: int = 5
+    farther: float = 4.0
+    tries: int = 3
+    more: int = 21
+    least_steps: int = 6
+    bend: float = 4.0
+    bent: float = 0.4
+    heavy: float = 2.5
+    longest: int = 10**9
+
+
+@dataclass(frozen=True)
+class RoundPolicy:
+    """Thresholds of audits of exact gradients.
+
+    The record is ``docs/is_my_proxy_any_good.md``, made by ``benchmarks/audit_rounds.py``.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds that the audit takes.
+    margin : float
+        A metric's misfit must be below that of the identity by more than this.
+    dimensions : int
+        Parameters up to which the proxy's Hessian is formed; beyond, Krylov vectors.
+    most : int
+        Rounds after which a rehearsal is given up.
+    accuracy : float
+        The default ε, as a share of the start's suboptimality.
+    """
+
+    rounds: int = 3
+    margin: float = 0.05
+    dimensions: int = 200
+    most: int = 1000
+    accuracy: float = 1e-6
+
+
+class Verdict(Enum):
+    """What to do with a proxy; the value is the sentence to read."""
+
+    USE = "Use it: with this proxy no more target gradients are needed than without."
+    USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
+    USE_MIXED = "Use the mixture below: it saves target gradients that this proxy alone does not."
+    DO_NOT_USE = "Do not use it: it saves too few target gradients, or none."
+    ONE_ROUND = "Use it: the proxy has the target's curvature, so that one full gradient solves it."
+    UNSURE = "Unsure: what was measured does not describe the way to the minimum."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def ratio(slow: float, fast: float, extra: float = 0.0) -> float:
+    """Return how many times as many steps the first takes, both with ``extra`` ones.
+
+    1 if neither arrives.
+    """
+    neither = math.isinf(slow) and math.isinf(fast)
+    return 1.0 if neither else (slow + extra) / (fast + extra)
+
+
+def decide(
+    without: float,
+    own: float,
+    scaled: float = math.inf,
+    shares: tuple[float, float] = (0.0, 0.0),
+    policy: AuditPolicy = AuditPolicy(),  # noqa: B008
+) -> Verdict:
+    """Return the verdict from the target gradients that were rehearsed.
+
+    A proxy pays if it needs no more target gradients than the best method without it. Unless it is
+    similar (``policy.similar``), it must save ``policy.gain`` times. ``policy.few`` steps are added
+    to every number. A scale must pay, and save something against both; if the proxy pays as it is,
+    the scale must save ``policy.gain`` times against that.
+
+    Parameters
+    ----------
+    without, own, scaled : float
+        Target gradients without a proxy, with the proxy as it is, and with the scaled proxy.
+    shares : pair of float
+        δ/H of the proxy as it is, and scaled.
+    policy : AuditPolicy
+        The thresholds.
+
+    Examples
+    --------
+    >>> decide(1000.0, 10.0).name, decide(1000.0, 1010.0).name
+    ('USE', 'DO_NOT_USE')
+    >>> decide(1000.0, 900.0, 10.0, (1.0, 0.0)).name
+    'USE_SCALED'
+    """
+
+    def pays(steps: float, share: float) -> bool:
+        needed = 1.0 if share <= policy.similar else policy.gain
+        return ratio(without, steps, policy.few) >= needed
+
+    usable = pays(own, shares[0])
+    saves = not usable or ratio(own, scaled, policy.few) >= policy.gain
+    if saves and scaled < min(without, own) and pays(scaled, shares[1]):
+        return Verdict.USE_SCALED
+    return Verdict.USE if usable else Verdict.DO_NOT_USE
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A tuned method on the model.
+
+    Attributes
+    ----------
+    eta : float
+        The step size.
+    steps : float
+        Steps to the accuracy; infinite when no step size gets there within ten million.
+    excess : float
+        Suboptimality expected then.
+    averaged : bool
+        Whether the mean of the iterates is the better answer, not the last.
+    """
+
+    eta: float
+    steps: float
+    excess: float
+    averaged: bool = False
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Target gradients to the accuracy ε.
+
+    Attributes
+    ----------
+    epsilon : float
+        Wanted suboptimality.
+    regime : str
+        ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
+    sgd, accelerated, proxyprox : float
+        The paper's orders of magnitude, constants left out: for comparison with one another.
+    rehearsed_sgd, rehearsed_proxyprox : Rehearsal
+        Tuned SGD and tuned ProxyProx on the quadratic model of this very target.
+    rehearsed_best : Rehearsal
+        ProxyProx with the proxy that is offered (scaled or mixed); the same as
+        ``rehearsed_proxyprox`` when nothing is.
+    """
+
+    epsilon: float
+    regime: str
+    sgd: float
+    accelerated: float
+    proxyprox: float
+    rehearsed_sgd: Rehearsal
+    rehearsed_proxyprox: Rehearsal
+    rehearsed_best: Rehearsal
+
+    @property
+    def saved(self) -> float:
+        """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
+        return ratio(self.rehearsed_sgd.steps, self.rehearsed_best.steps)
+
+    def words(self, refused: bool) -> str:
+        """Return both numbers of steps and the gain, to read.
+
+        Examples
+        --------
+        >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
+        >>> Prediction(0.1, "convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
+        'SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
+        """
+        gain = self.saved
+        if refused:
+            outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
+        elif float(f"{gain:.2g}") <= 1:
+            outcome = "no gain at this ε, where noise alone decides, and no loss"
+        else:
+            outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
+        sgd, best = (step_words(r.steps) for r in (self.rehearsed_sgd, self.rehearsed_best))
+        return f"SGD needs {sgd} target gradients, ProxyProx {best} (rehearsed): {outcome}."
+
+
+def step_words(steps: float) -> str:
+    """Return a number of steps to read.
+
+    Examples
+    --------
+    >>> step_words(12345.0), step_words(math.inf)
+    ('12,345', 'more than ten million')
+    """
+    return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
+
+
+class PointAudit(NamedTuple):
+    """What was measured at one point.
+
+    Attributes
+    ----------
+    w : array
+        The point.
+    delta, H, mu, sigma2 : Interval
+        Similarity, smoothness, strong convexity and noise there.
+    target_spectrum, difference_spectrum : array
+        Eigenvalues, or Ritz values, of ``∇²L`` and of ``∇²L − ∇²L̂``.
+    in_full : bool
+        Whether the Hessian was seen in full, so that nothing but rounding is uncertain.
+    """
+
+    w: Vector
+    delta: Interval
+    H: Interval
+    mu: Interval
+    sigma2: Interval
+    target_spectrum: Matrix
+    difference_spectrum: Matrix
+    in_full: bool
+
+    @property
+    def share(self) -> float:
+        """δ/H."""
+        return float(self.delta.estimate / max(self.H.estimate, 1e-300))
+
+
+class Suggestion(NamedTuple):
+    """A better use of the proxies at hand.
+
+    Attributes
+    ----------
+    weights : tuple of float
+        One for each proxy audited: the scale of a single one, or a mixture.
+    delta : Interval
+        δ at these weights, at the end of the path.
+    helps : bool
+        Whether it is offered: a mixture or scale that changes nothing is not.
+    """
+
+    weights: tuple[float, ...]
+    delta: Interval
+    helps: bool
+
+
+class BatchPrice(NamedTuple):
+    """What one stochastic gradient of the target costs.
+
+    Attributes
+    ----------
+    samples : float
+        Samples in a batch.
+    cost : float or None
+        In the objective's own unit, if it names one.
+    seconds : float
+        As measured.
+    """
+
+    samples: float
+    cost: float | None
+    seconds: float
+
+
+class CostRatio(NamedTuple):
+    """What a target gradient costs against a proxy gradient, in one unit.
+
+    Attributes
+    ----------
+    target, proxy : float
+        Cost of one gradient of each.
+    unit : str
+        ``"seconds"``, measured, or ``"given"``.
+    """
+
+    target: float
+    proxy: float
+    unit: str
+
+    @property
+    def ratio(self) -> float:
+        """Target over proxy."""
+        return self.target / self.proxy if self.proxy > 0 else math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What every audit says.
+
+    Attributes
+    ----------
+    verdict : Verdict
+        What to do with the proxy.
+    leaning : Verdict
+        What the rehearsal alone says: the verdict itself, unless that is unsure.
+    reasons : tuple of str
+        Why, in sentences.
+    doubts : tuple of str
+        Why the rehearsal is not to be trusted, as among the reasons; mostly empty.
+    alarm : str
+        Why there is nothing to predict, as one sentence: the proxy is NaN on the path, or the
+        target curves downwards or runs away. Mostly empty.
+    delta, H : Interval
+        Similarity and smoothness, the largest that were seen.
+    epsilon : float
+        The suboptimality that target gradients are counted to.
+    epsilon_source : str
+        ``"given"`` or ``"estimated"``.
+    ledger : Ledger
+        What the audit itself cost.
+    problem, others, weights, w0
+        What was audited and from where: the problem, the further proxies, and the weights of the
+        proxies that the leaning is for.
+    """
+
+    verdict: Verdict
+    leaning: Verdict
+    delta: Interval
+    H: Interval
+    epsilon: float
+    epsilon_source: str
+    ledger: Ledger
+    problem: Problem = field(repr=False)
+    w0: Vector = field(repr=False)
+    others: tuple[Any, ...] = field(default=(), repr=False)
+    weights: tuple[float, ...] = (1.0,)
+    reasons: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    alarm: str = ""
+
+    @property
+    def counts(self) -> str:
+        """The target gradients that were rehearsed, to read."""
+        raise NotImplementedError
+
+    @property
+    def refused(self) -> bool:
+        """Whether the audit leans against the proxy."""
+        return self.leaning is Verdict.DO_NOT_USE
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence, with what was rehearsed; or the alarm."""
+        if self.alarm or self.verdict is Verdict.ONE_ROUND:
+            return self.alarm or str(self.verdict)
+        advice = self.leaning.value.partition(":")[0]
+        if self.verdict is Verdict.UNSURE:
+            lower = f"{advice[0].lower()}{advice[1:]}"
+            advice = f"Unsure, see below; the rehearsal alone says “{lower}”"
+        return f"{advice}: to ε = {self.epsilon:.2g} {self.counts}"
+
+    @property
+    def recommended(self) -> Problem:
+        """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
+        proxy: Any = self.problem.proxy
+        if len(self.weights) > 1:
+            proxy = MixedProxy((proxy, *self.others), self.weights)
+        elif self.weights != (1.0,):
+            proxy = ScaledProxy(proxy, self.weights[0])
+        return replace(self.problem, proxy=Zero() if self.refused else proxy)
+
+    def lines(self) -> list[str]:
+        """Return the report line by line: the verdict, its reasons, what the audit cost."""
+        count = count_words(self.ledger.target_gradients, "target gradient")
+        spent = f"{count} on {self.ledger.target_samples} samples"
+        used = f"the audit used {spent} (a pass over all of the data counts all its rows)"
+        return [self.sentence, *self.reasons, used]
+
+    def __str__(self) -> str:
+        return "\n  ".join(self.lines())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Report):
+    """What an audit of sampled gradients found; the rival is SGD.
+
+    ``delta``, ``H`` and ``sigma2`` are the largest over the points visited, ``mu`` is the smallest.
+
+    Attributes
+    ----------
+    mu, sigma2 : Interval
+        Strong convexity, and noise of a target gradient.
+    rho2 : Interval
+        Noise of the proxy's sampled gradients at the start (0 if it samples nothing).
+    points : tuple of PointAudit
+        The start first, then the points of the path.
+    scale : Suggestion
+        The best scale of the proxy.
+    mixture : Suggestion or None
+        The best non-negative mixture, when several proxies were given.
+    prediction : Prediction
+        Target gradients that each method needs.
+    cost : CostRatio
+        A target gradient against a proxy gradient.
+    B : float
+        Distance to the minimiser that the theorems are told.
+    B_source : str
+        ``"given"`` or ``"estimated"``.
+    confidence : float
+        Confidence of the intervals.
+    batch : BatchPrice
+        What one stochastic gradient of the target costs.
+    model, proxy_matrices, start_gradient
+        What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
+        the path, and before it if δ exceeds H there), and the target's gradient at the start.
+    """
+
+    mu: Interval
+    sigma2: Interval
+    rho2: Interval
+    points: tuple[PointAudit, ...]
+    scale: Suggestion
+    mixture: Suggestion | None
+    prediction: Prediction
+    cost: CostRatio
+    B: float
+    B_source: str
+    confidence: float
+    batch: BatchPrice
+    model: Any = field(repr=False)
+    proxy_matrices: tuple[Matrix, ...] = field(repr=False)
+    start_gradient: Vector = field(repr=False)
+
+    @property
+    def counts(self) -> str:
+        """Target gradients of SGD and of ProxyProx, to read."""
+        return self.prediction.words(self.refused)
+
+    def lines(self) -> list[str]:
+        """Return the report line by line, with the estimates and the theory's orders."""
+        *lead, used = super().lines()
+        if self.alarm:
+            return [*lead, used]
+        found, count = self.prediction, len(self.points)
+        place = f"the largest over the points visited, {count} in all (of μ the smallest)"
+        place = "at the only point visited, the start" if count == 1 else place
+        names = MEANINGS.items()
+        estimates = [f"  {name:<18} {getattr(self, key)} – {text}" for key, (name, text) in names]
+        return [
+            *lead,
+            f"{place}, {self.confidence:.0%} limits:",
+            *estimates,
+            f"to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients in theory "
+            f"({found.regime}, constants left out): SGD {found.sgd:.3g}, accelerated "
+            f"{found.accelerated:.3g}, ProxyProx {found.proxyprox:.3g}",
+            f"a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
+            used,
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundAudit(Report):
+    """What an audit of exact gradients found; the rival is L-BFGS.
+
+    ``delta`` and ``H`` are the largest along the steps: lower limits. The verdict is ``USE`` if
+    neither ``rounds_without`` nor ``rounds_lbfgs`` is below ``rounds``, otherwise ``DO_NOT_USE``;
+    ``ONE_ROUND`` if one full gradient solves the problem; ``UNSURE`` if no curvature was seen.
+
+    Attributes
+    ----------
+    rounds : float
+        Rounds of ProxyBFGS with this proxy to ε, the audit's own included, as rehearsed; infinite
+        if more than a thousand. 1 if one full gradient solves the problem.
+    rounds_without : float
+        Rounds of ProxyBFGS without a proxy; NaN if nothing was rehearsed.
+    rounds_lbfgs : float
+        Rounds of SciPy's L-BFGS with a memory of ten; NaN likewise.
+    model, least
+        The model of the target, and the proxy's minimum if it is far from w0.
+    """
+
+    rounds: float = 1.0
+    rounds_without: float = math.nan
+    rounds_lbfgs: float = math.nan
+    model: Any = field(default=None, repr=False)
+    least: Vector | None = field(default=None, repr=False)
+
+    @property
+    def misfits(self) -> list[float]:
+        """How far the proxy's metric was off along each step; 0 is best."""
+        return [] if self.model is None else list(self.model.misfits)
+
+    @property
+    def counts(self) -> str:
+        """Rounds of ProxyBFGS with and without the proxy, and of L-BFGS, to read."""
+        numbers = (self.rounds, self.rounds_without, self.rounds_lbfgs)
+        most = RoundPolicy.most
+        own, without, lbfgs = (
+            f"more than {most:,}" if math.isinf(n) else f"about {n:,.0f}" for n in numbers
+        )
+        return (
+            f"ProxyBFGS takes {own} rounds with it and {without} without a proxy, L-BFGS {lbfgs} "
+            "(rehearsed, rough)."
+        )
+
+    def lines(self) -> list[str]:
+        """Return the report line by line, with what was seen along the steps."""
+        *lead, used = super().lines()
+        if self.misfits:
+            misfits = ", ".join(f"{misfit:.2g}" for misfit in self.misfits)
+            lead.append(
+                f"along the steps: δ ≥ {self.delta.low:.3g}, H ≥ {self.H.low:.3g}, misfit of the "
+                f"proxy's metric {misfits} (0 is best)"
+            )
+        return [*lead, used]
