@@ -8,6 +8,7 @@ rule, so that every rule works with every method.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -16,9 +17,8 @@ from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.validation import flag, nonnegative, positive, require_function
 from proxyprox.inner.base import NonFiniteError
 
-# Smaller η tried where the proxy is not finite.
+# How many smaller η are tried if a subproblem has no finite solution.
 TRIES = 20
-TINY = 1e-300
 
 
 class Solve(Protocol):
@@ -166,7 +166,7 @@ class StepSize:
                 if error.status is not None:
                     raise
                 # An infinite η has no fraction: one whose step is as long as the iterate has.
-                longest = max(norm(centre), 1.0) / max(norm(linear), TINY)
+                longest = max(norm(centre), 1.0) / max(norm(linear), sys.float_info.min)
                 eta = min(eta / 4, longest)
                 if not 0 < eta < math.inf:
                     raise

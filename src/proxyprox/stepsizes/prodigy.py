@@ -10,7 +10,7 @@ gradients that enter a method's moments are weighed by d too, so that those of t
 steps count for little. The step of Adagrad or Adam is about η long in every coordinate, which is
 why the largest coordinate of the distance is the right size for it. A penalty is left out of the
 estimate. d never falls: the answer is the average of the iterates with weights ``k³`` (the
-polynomial decay of Shamir and Zhang), or the last one where gradients are exact.
+polynomial decay of Shamir and Zhang), or the last one if gradients are exact.
 
 References
 ----------
@@ -26,12 +26,19 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, dot, namespace, zeros_like
 from proxyprox._util.validation import message, nonnegative, positive
+from proxyprox.stepsizes.averages import share
 from proxyprox.stepsizes.base import Observation, StepSize
 
-# Averages of iterates have weights ``k³``, as those of ``eta="auto"`` have.
-POWER = 3
-# An estimate that grew by this factor in the last half of a run has not found the distance.
-GROWING = 2.0
+
+@dataclass(frozen=True)
+class ProdigyPolicy:
+    """When a run is told that its steps were too short, set by ``docs/results/auto_eta``.
+
+    An estimate that grew by the factor ``growing`` in the last half of a run has not found the
+    distance.
+    """
+
+    growing: float = 2.0
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,8 @@ class Prodigy(StepSize):
 
     def observe(self, state: ProdigyState, seen: Observation) -> ProdigyState:
         """Enter the newest gradient into the estimate, for the next step."""
-        eta, share = state.following, 1 - self.decay if self.decay < 1 else 1.0
-        weight = share * eta * eta
+        eta, part = state.following, 1 - self.decay if self.decay < 1 else 1.0
+        weight = part * eta * eta
         slopes = self.decay * state.slopes + weight * seen.gradient
         gain = weight * dot(seen.gradient, state.start - seen.w)
         gains, size = self.decay * state.gains + gain, float(namespace(slopes).abs(slopes).sum())
@@ -100,17 +107,16 @@ class Prodigy(StepSize):
 
     def end_step(self, state: ProdigyState, k: int, w: Vector) -> ProdigyState:
         """Enter the iterate into the average."""
-        share = min(1.0, (1 + POWER) / (k + 1 + POWER))
-        return replace(state, average=state.average + share * (w - state.average))
+        return replace(state, average=state.average + share(k) * (w - state.average))
 
     def answer(self, state: ProdigyState, w: Vector) -> Vector:
         """Return the average, or the last iterate if there is no noise to average away."""
         return state.average if state.noisy else w
 
     def note(self, etas: Vector) -> str:
-        """Say so where the estimate was still growing: until then all steps were too short."""
+        """Say so if the estimate was still growing: until then all steps were too short."""
         grown = etas[-1] / etas[len(etas) // 2] if len(etas) else 1.0
-        if grown < GROWING:
+        if grown < ProdigyPolicy.growing:
             return ""
         return (
             f"Prodigy's estimate of the distance was still growing: eta ended at {etas[-1]:.2g}, "
