@@ -99,7 +99,7 @@ def minimised(folder: Path, **options: Any) -> None:
     columns = [k for k in pp.result.StepRecord._fields if not k.startswith(DEPENDENT)]
     np.savez(
         folder / "result.npz", w=result.w, last=result.last,
-        trace=np.array([getattr(result.trace, k) for k in columns], float),
+        trace=np.array([result.trace[k] for k in columns], float),
         counts=np.array(list(counts.values())),
     )  # fmt: skip
 
