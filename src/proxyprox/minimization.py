@@ -27,7 +27,7 @@ from proxyprox.methods import Method
 from proxyprox.observers import Ending, Observer, Saving, as_ending, check_observers, not_writable
 from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
 from proxyprox.problems import Problem
-from proxyprox.problems.checks import require_enough, require_problem, require_ready
+from proxyprox.problems.problem import require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion

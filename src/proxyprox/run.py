@@ -48,7 +48,7 @@ from proxyprox.oracle import Query, Solved, Step, Told
 from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
-from proxyprox.problems.checks import require_problem, starting_point
+from proxyprox.problems.problem import require_problem, starting_point
 from proxyprox.problems.protocols import facts_of, halves_of
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize

@@ -21,7 +21,7 @@ from proxyprox.methods import DANE, SGD, Defaults, Method, ProxyBFGS, ProxyProx
 from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.checks import (
+from proxyprox.problems.problem import (
     check_signatures,
     is_exact,
     require_allowed,

@@ -45,7 +45,7 @@ from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, value_for_report
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.checks import (
+from proxyprox.problems.problem import (
     check_signatures,
     is_exact,
     require_allowed,
