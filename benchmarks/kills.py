@@ -94,8 +94,10 @@ def minimised(folder: Path, **options: Any) -> None:
     proxy = target._loss.subsample(30, rng=1)
     saver = pp.Checkpoint(folder / "run", every_steps=options.pop("every", 1))
     result = pp.minimize(pp.Problem(target, proxy), steps=STEPS, rng=5, checkpoint=saver, **options)
-    # A step that is broken off asked the proxy, too, and the ledger counts what was asked.
-    counts = {k: v for k, v in result.ledger.as_dict().items() if not k.startswith(DEPENDENT)}
+    # The ledger counts what was asked: a step that is broken off has asked the proxy, and a
+    # comparison of the safeguard the target.
+    dependent = (*DEPENDENT, "target_") if options.get("safeguard") else DEPENDENT
+    counts = {k: v for k, v in result.ledger.as_dict().items() if not k.startswith(dependent)}
     columns = [k for k in pp.result.StepRecord._fields if not k.startswith(DEPENDENT)]
     np.savez(
         folder / "result.npz", w=result.w, last=result.last,

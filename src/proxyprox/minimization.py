@@ -135,8 +135,8 @@ def minimize(
     >>> target = logistic_regression(StandardScaler().fit_transform(X), y, l2=1e-3, batch_size=64)
     >>> problem = Problem(target, proxy=target.label_free())
     >>> result = minimize(problem, steps=50, rng=0)
-    >>> result.ledger.target_gradients, bool(target.value(result.w) < 0.1)
-    (62, True)
+    >>> result.steps, bool(target.value(result.w) < 0.1)
+    (50, True)
     """
     require_problem(problem)
     require_ready(problem)

@@ -892,7 +892,7 @@ class Run:
         """Refuse what is no state of this configuration."""
         for name in ("method", "step_size"):
             was, now = (type(getattr(one, name)) for one in (state, self.state))
-            if was is not now:
+            if was not in (now, *getattr(getattr(self, name), "states", ())):
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
         k, query, blocked = state.method.k, state.question, state.faults.blocked
         require_form("k", k, int, None)

@@ -211,8 +211,18 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
     """Return the solution x of ``matrix x = rhs``."""
     if not is_numpy_array(factor):
         return factor @ rhs
-    (potrs,) = scipy.linalg.lapack.get_lapack_funcs(("potrs",), (factor, rhs))
+    lapack = scipy.linalg.lapack
+    potrs = lapack.dpotrs if factor.dtype == np.float64 else lapack.spotrs
     return potrs(factor, rhs, lower=True)[0]
+
+
+def solve_upper(R: Matrix, rhs: Vector, *, transposed: bool = False) -> Vector:
+    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R a regular upper triangle."""
+    if type(R) is not np.ndarray:
+        return namespace(R).linalg.solve(R.T if transposed else R, rhs)
+    lapack = scipy.linalg.lapack
+    trtrs = lapack.dtrtrs if R.dtype == np.float64 else lapack.strtrs
+    return trtrs(R, rhs, trans=int(transposed))[0]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

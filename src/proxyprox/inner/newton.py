@@ -365,6 +365,6 @@ def inverse_product(solve: Callable[[Vector], Vector], S: Matrix, Y: Matrix, q: 
     """
     xp = arrays.namespace(q)
     R = xp.triu(S @ Y.T)
-    alpha = xp.linalg.solve(R, S @ q)
+    alpha = arrays.solve_upper(R, S @ q)
     r = solve(q - alpha @ Y)
-    return r + xp.linalg.solve(R.T, xp.linalg.diagonal(R) * alpha - Y @ r) @ S
+    return r + arrays.solve_upper(R, R.diagonal() * alpha - Y @ r, transposed=True) @ S

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import message, positive
+from proxyprox._util.validation import instance, message, positive
 from proxyprox.stepsizes.auto_distance import DistanceState, DistanceStep
-from proxyprox.stepsizes.auto_proxy import ProxyStep
+from proxyprox.stepsizes.auto_proxy import ProxyState, ProxyStep
 from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, Solve, StepSize
 
 
@@ -33,6 +33,11 @@ class AutoStep(StepSize):
     distance: DistanceStep = field(default_factory=DistanceStep, repr=False)
 
     measures: ClassVar[bool] = True
+    states: ClassVar[tuple[type, ...]] = (ProxyState, DistanceState)
+
+    def __post_init__(self) -> None:
+        instance("proxy", self.proxy, ProxyStep, "a ProxyStep")
+        instance("distance", self.distance, DistanceStep, "a DistanceStep")
 
     def rule(self, state: Any) -> StepSize:
         """Return the rule that a state belongs to."""

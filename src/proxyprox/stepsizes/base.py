@@ -96,6 +96,8 @@ class StepSize:
     ----------
     measures : bool
         Whether η depends on the target's answers, so that the noise of each batch is measured.
+    states : tuple of types, optional
+        Classes of states that a run may end with, if :meth:`init` returns one of another class.
 
     Examples
     --------
