@@ -19,7 +19,7 @@ demo: $(VENV)/.demo    ## install the package and run the demonstration (no netw
 	$(BIN)/proxyprox demo --output runs/demo
 
 test: $(VENV)/.test    ## install what the tests need and run them
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST)
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST) -m "not slow"
 
 test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on it
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q tests/dask src/proxyprox/dask
