@@ -73,11 +73,11 @@ def test_an_observer_ends_a_run(answer, status, text):
     assert text in result.message
 
 
-def test_observers_are_asked_in_order_until_one_ends_the_run():
-    first, second = Seen(None, "first"), Seen()
+def test_every_observer_sees_the_last_step_and_the_first_ending_counts():
+    first, second = Seen(None, "first"), Seen(None, "second")
     result = run(observers=[first, second])
-    assert result.steps == 2
-    assert len(second.steps) == 1
+    assert result.steps == len(second.steps) == 2
+    assert result.message.endswith("first.")
 
 
 def test_a_run_may_end_before_its_first_step():

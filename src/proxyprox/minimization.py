@@ -273,10 +273,22 @@ class _Loop:
                 return Ending(error.status or Status.DIVERGED, detail)
             if saving is not None:
                 saving.after_step(step.state, step)
+            ending = None
             for observer in self.observers:
-                ending = as_ending(observer.after_step(step.state, step))
-                if ending is not None:
-                    return ending
+                # Everybody sees the step that ends a run; the first one's ending counts.
+                if ending is None:
+                    ending = self._show(observer, step)
+                elif not isinstance(observer, watchers.Watcher):
+                    self._show(observer, step)
+            if ending is not None:
+                return ending
+
+    def _show(self, observer: Any, step: Step) -> Ending | None:
+        try:
+            return as_ending(observer.after_step(step.state, step))
+        except Exception as error:
+            error.add_note(f"It was raised in {type(observer).__name__}.after_step.")
+            raise
 
     def _save_after_error(self, error: BaseException) -> None:
         """Save the run; raise the error with the last good state, unless it passes as it is."""

@@ -59,7 +59,8 @@ def as_ending(found: Any) -> Ending | None:
     if isinstance(found, Ending):
         return found
     if isinstance(found, str):
-        return Ending(Status.STOPPED_BY_CALLBACK, found)
+        stop = "" if found.endswith((".", "!", "?")) else "."
+        return Ending(Status.STOPPED_BY_CALLBACK, f"{found}{stop}")
     return Ending(Status.STOPPED_BY_CALLBACK) if found else None
 
 

@@ -375,8 +375,10 @@ def check_answers(
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
-        allowed = f"one for each of the {len(query.points)} points asked about"
-        raise ValueError(message("gradients", Words(f"{len(gradients)} of them"), allowed))
+        count = len(query.points)
+        allowed = "one array" if count == 1 else f"a list of {count} arrays, one for each point"
+        got = Words(f"a {type(gradients).__name__} of {len(gradients)}")
+        raise ValueError(message("gradients", got, allowed, "Give arrays, not lists of numbers."))
     # Copied: whoever answers may reuse the buffer.
     checked = tuple(map(copy_array, check_gradients(query, gradients)))
     return checked, None if value is None else scalar(VALUE, value)

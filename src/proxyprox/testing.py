@@ -105,7 +105,8 @@ def check_method(
     given = problem is not None
     problem = problem or _quadratics(noise=0.1)
     _check_steps(method, problem, w0, steps)
-    _check_bits(method, problem, w0, steps)
+    with _naming(name):
+        _check_bits(method, problem, w0, steps)
     if method.uses_proxy and not given:
         _check_anchor(method, steps)
     # Some methods refuse a measured step size.
@@ -148,7 +149,11 @@ def _steps_of(run: Run, count: int) -> Iterator[Any]:
 def _check_steps(method: Method, problem: Problem, w0: Vector | None, steps: int) -> None:
     """Check what the method does with its arguments, and what it returns."""
     name, (watched, written) = type(method).__name__, _watch(method)
-    run = Run(problem, w0, method=watched, rng=0)
+    with _naming(name):
+        run = Run(problem, w0, method=watched, rng=0)
+        has_both = all(hasattr(run.state.method, field) for field in ("w", "k"))
+    both = f"{name}.init must return a state with the attributes w and k, such as State(w)."
+    _require(has_both, both)
     _require(run.steps == 0, f"{name}.init must return a state with k = 0.")
     value = getattr(problem.objective, "value", None) or (lambda w: math.nan)
     start = value(run.w)

@@ -11,6 +11,7 @@ import pytest
 import proxyprox as pp
 from own_methods import HeavyBall, HeavyBallState, SagaProxyProx, SvrgProxyProx, WindowMean
 from proxyprox.problems.protocols import Facts
+from proxyprox.stepsizes import StepSize
 from proxyprox.testing import (
     ContractError,
     check_inner_solver,
@@ -332,3 +333,33 @@ def test_a_broken_solver_is_named(broken, words):
     check_inner_solver(Solver())
     with pytest.raises(ContractError, match=words):
         check_inner_solver(broken)
+
+
+@dataclasses.dataclass(frozen=True)
+class CountingRule(StepSize):
+    """Begins with nothing and learns a number."""
+
+    measures = True
+
+    def eta(self, state, k):
+        return 0.5
+
+    def observe(self, state, seen):
+        return (state or 0) + 1
+
+
+def test_a_rule_may_begin_with_nothing():
+    check_method(pp.ProxyProx(CountingRule()))
+
+
+@dataclasses.dataclass(frozen=True)
+class NoState(pp.Method):
+    """Its init returns no state."""
+
+    def init(self, w0, problem):
+        return {"w": w0}
+
+
+def test_a_state_without_w_and_k_is_named():
+    with pytest.raises(ContractError, match="init"):
+        check_method(NoState())
