@@ -6,7 +6,10 @@ import dataclasses
 
 import pytest
 
+import fedred
 import own_methods
+import spam
+import stabilized_dane
 from proxyprox import averaging as averaging_module
 from proxyprox import corrections, methods, stopping
 from proxyprox import inner as inner_package
@@ -45,7 +48,8 @@ def test_every_public_part_has_a_case(registry, part, module):
 
 
 def own_classes():
-    return {item for item in vars(own_methods).values() if isinstance(item, type)}
+    files = (own_methods, spam, fedred, stabilized_dane)
+    return {item for file in files for item in vars(file).values() if isinstance(item, type)}
 
 
 def every_part(registry):

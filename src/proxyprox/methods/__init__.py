@@ -1,10 +1,10 @@
 """Outer methods: what is asked of the target, and what is done with the answer."""
 
 from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request, State
-from proxyprox.methods.proxyprox import DANE, SPAM, AuxMom, AuxMVR, FedRed, ProxyProx
+from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
-from proxyprox.methods.sgd import SGD, Adagrad, Adam, Momentum
-from proxyprox.methods.sliding import AcceleratedSliding, StabilizedDANE
+from proxyprox.methods.sgd import SGD, Adam, Momentum
+from proxyprox.methods.sliding import AcceleratedSliding
 from proxyprox.methods.variance_reduced import PAGE, SAGA, SVRP
 
 __all__ = [
@@ -12,22 +12,18 @@ __all__ = [
     "PAGE",
     "SAGA",
     "SGD",
-    "SPAM",
     "SVRP",
     "AcceleratedSliding",
-    "Adagrad",
     "Adam",
     "Answers",
     "AuxMVR",
     "AuxMom",
     "Defaults",
-    "FedRed",
     "Method",
     "Momentum",
     "OuterStep",
     "ProxyBFGS",
     "ProxyProx",
     "Request",
-    "StabilizedDANE",
     "State",
 ]

@@ -90,7 +90,6 @@ def as_step_size(
     eta: Any,
     *,
     allow_inf: bool = False,
-    auto: StepSize | None = None,
     remedy: str = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges.",
 ) -> StepSize:
     """Return the rule that a method's ``eta`` stands for.
@@ -102,8 +101,6 @@ def as_step_size(
         :class:`AutoStep`.
     allow_inf : bool
         Whether η may be infinite, which drops the proximal term.
-    auto : StepSize, optional
-        What "auto" stands for instead.
     remedy : str
         What the error says of a number that is refused; by default ProxyProx's limit.
 
@@ -116,7 +113,7 @@ def as_step_size(
     if isinstance(eta, StepSize):
         return eta
     if isinstance(eta, str) and eta == "auto":
-        return AutoStep() if auto is None else auto
+        return AutoStep()
     if isinstance(eta, (str, type)):
         allowed = "a positive number, a function of the step, a StepSize or 'auto'"
         make = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""
@@ -124,3 +121,11 @@ def as_step_size(
     if callable(eta):
         return Schedule(eta, allow_inf)
     return Constant(positive("eta", eta, remedy, allow_inf=allow_inf))
+
+
+def fixed_step_size(eta: Any, limit: str, remedy: str) -> StepSize:
+    """Return the rule of an η that is not measured; ``remedy`` is what to do instead of that."""
+    rule = as_step_size(eta, remedy=limit)
+    if rule.measures:
+        raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
+    return rule

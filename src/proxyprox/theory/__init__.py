@@ -6,8 +6,7 @@ question                            function
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
 the same, of its relatives?         :func:`svrp_guarantee`, :func:`saga_guarantee`,
-                                    :func:`page_guarantee`, :func:`spam_guarantee`,
-                                    :func:`stabilized_guarantee`, :func:`fedred_guarantee`
+                                    :func:`page_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`,
@@ -44,21 +43,13 @@ from proxyprox.theory.guarantees import (
     nonconvex_noise_factor,
     plan_run,
 )
-from proxyprox.theory.relatives import (
-    fedred_guarantee,
-    page_guarantee,
-    saga_guarantee,
-    spam_guarantee,
-    stabilized_guarantee,
-    svrp_guarantee,
-)
+from proxyprox.theory.relatives import page_guarantee, saga_guarantee, svrp_guarantee
 
 __all__ = [
     "Plan",
     "Work",
     "convex_regularization",
     "exact_rounds",
-    "fedred_guarantee",
     "guarantee",
     "inner_steps_gradient_descent",
     "inner_steps_nesterov",
@@ -73,8 +64,6 @@ __all__ = [
     "saga_guarantee",
     "sgd_steps",
     "similarity_threshold",
-    "spam_guarantee",
-    "stabilized_guarantee",
     "svrp_guarantee",
     "total_work",
 ]
