@@ -20,9 +20,9 @@ class SPAMState(pp.methods.State):
 
 @dataclass(frozen=True)
 class SPAM(pp.Method):
-    """``m_k = d(w_k) + (1 − a_k)(m_{k−1} − d(w_{k−1}))``, d = g − ∇L̂, both on one batch."""
+    """``m_k = d(w_k) + (1 − a_k)(m_{k−1} − d(w_{k−1}))``, d = g − ∇L̂; γ is the first η."""
 
-    eta: float
+    gamma: float
     two_points = True
 
     def init(self, w0, problem):
@@ -36,5 +36,5 @@ class SPAM(pp.Method):
         if state.k:
             before = answers.gradients[1] - step.proxy.gradient(state.previous)
             m = m + (1 - k ** (-2 / 3)) * (state.estimate - before)
-        w = step.solve(linear=m, centre=state.w, eta=self.eta * k ** (-1 / 3))
+        w = step.solve(linear=m, centre=state.w, eta=self.gamma * k ** (-1 / 3))
         return SPAMState(w, k, m, state.w)

@@ -1,4 +1,4 @@
-"""S-DANE, two steps of the run an iteration; eta up to 1/(5δ) has a guarantee (docs/theory.md).
+"""S-DANE, two steps of the run an iteration; λ of 5δ or more has a guarantee (docs/theory.md).
 
 Jiang, Rodomanov and Stich, "Stabilized proximal-point methods for federated optimization", 2024.
 """
@@ -18,9 +18,9 @@ class StabilizedState(pp.methods.State):
 
 @dataclass(frozen=True)
 class StabilizedDANE(pp.Method):
-    """``w`` solves the subproblem at the centre v; ``v ← (v/η + μw − g(w)) / (1/η + μ)``."""
+    """``w`` solves the subproblem at the centre v; ``v ← (λv + μw − g(w)) / (λ + μ)``, λ = 1/η."""
 
-    eta: float
+    lam: float
     mu: float = 0.0
 
     def defaults(self):
@@ -33,8 +33,10 @@ class StabilizedDANE(pp.Method):
         return pp.methods.Request((state.w if state.k % 2 else state.centre,))
 
     def tell(self, state, answers, step):
-        (g,), w, v, pull = answers.gradients, state.w, state.centre, 1 / self.eta
+        (g,), w, v = answers.gradients, state.w, state.centre
         if state.k % 2 == 0:
-            w = step.solve(linear=g - step.proxy.gradient(v), centre=v)
+            w = step.solve(linear=g - step.proxy.gradient(v), centre=v, eta=1 / self.lam)
             return StabilizedState(w, state.k + 1, v)
-        return StabilizedState(w, state.k + 1, (pull * v + self.mu * w - g) / (pull + self.mu))
+        return StabilizedState(
+            w, state.k + 1, (self.lam * v + self.mu * w - g) / (self.lam + self.mu)
+        )

@@ -67,9 +67,9 @@ METHODS = {
     "PAGE": Case(pp.methods.PAGE(eta=4.0, p=0.3), few=True),
     # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
     "SAGA": Case(pp.methods.SAGA(eta=4.0)),
-    "SPAM": Case(SPAM(eta=8.0), few=True),
+    "SPAM": Case(SPAM(8.0), few=True),
     "FedRed": Case(FedRed(eta=4.0, p=0.1), few=True),
-    "StabilizedDANE": Case(StabilizedDANE(eta=4.0, mu=MU), steps=20, few=True),
+    "StabilizedDANE": Case(StabilizedDANE(0.25, mu=MU), steps=20, few=True),
     "AcceleratedSliding": Case(
         pp.methods.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5
     ),

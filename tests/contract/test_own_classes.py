@@ -64,7 +64,7 @@ def test_own_methods_load_from_a_file_and_resume_bit_for_bit(own, eta, tmp_path)
 
 def test_own_methods_and_corrections_pass_their_check():
     for own in (HeavyBall, SvrgProxyProx, SPAM, FedRed, StabilizedDANE):
-        check_method(own(eta=0.5))
+        check_method(own(0.5))
     check_method(SagaProxyProx(eta=0.5), problem=rows())
     check_method(pp.ProxyProx(eta=0.5, correction=WindowMean()))
 

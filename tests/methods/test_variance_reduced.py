@@ -117,7 +117,7 @@ def test_stabilized_dane_is_its_loop(mu):
         w = prox(v, g - P @ v, eta)
         g = gradient(w, rng.integers(N, size=2))
         v = (v / eta + mu * w - g) / (1 / eta + mu)
-    method = StabilizedDANE(eta, mu)
+    method = StabilizedDANE(1 / eta, mu)
     result = pp.minimize(
         problem(2), method=method, steps=12, rng=3, stop=pp.stopping.Residual(1e-13)
     )
