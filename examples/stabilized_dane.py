@@ -1,7 +1,4 @@
-"""S-DANE, two steps of the run an iteration; λ of 5δ or more has a guarantee (docs/theory.md).
-
-Jiang, Rodomanov and Stich, "Stabilized proximal-point methods for federated optimization", 2024.
-"""
+"""S-DANE: Jiang, Rodomanov and Stich, "Stabilized proximal-point methods", NeurIPS 2024."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +15,10 @@ class StabilizedState(pp.methods.State):
 
 @dataclass(frozen=True)
 class StabilizedDANE(pp.Method):
-    """``w`` solves the subproblem at the centre v; ``v ← (λv + μw − g(w)) / (λ + μ)``, λ = 1/η."""
+    """``w`` solves the subproblem at v, λ = 1/η; ``v ← (λv + μw − g(w)) / (λ + μ)``.
+
+    It is two steps of the run an iteration, and proven for λ of 5δ or more (docs/theory.md).
+    """
 
     lam: float
     mu: float = 0.0
@@ -33,10 +33,9 @@ class StabilizedDANE(pp.Method):
         return pp.methods.Request((state.w if state.k % 2 else state.centre,))
 
     def tell(self, state, answers, step):
-        (g,), w, v = answers.gradients, state.w, state.centre
+        (g,), w, v, lam = answers.gradients, state.w, state.centre, self.lam
         if state.k % 2 == 0:
-            w = step.solve(linear=g - step.proxy.gradient(v), centre=v, eta=1 / self.lam)
-            return StabilizedState(w, state.k + 1, v)
-        return StabilizedState(
-            w, state.k + 1, (self.lam * v + self.mu * w - g) / (self.lam + self.mu)
-        )
+            w = step.solve(linear=g - step.proxy.gradient(v), centre=v, eta=1 / lam)
+        else:
+            v = (lam * v + self.mu * w - g) / (lam + self.mu)
+        return StabilizedState(w, state.k + 1, v)

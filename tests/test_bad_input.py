@@ -229,8 +229,7 @@ CASES = {
     "mu 0": (lambda: pp.stopping.StronglyConvex(0.0), ValueError, ["mu", "0.0", "Convex(steps=K)"]),
     "tol 0": (lambda: pp.stopping.Residual(0.0), ValueError, ["tol", "0.0", "positive"]),
     "Steps 0": (lambda: pp.stopping.Steps(0), ValueError, ["steps", "0", "1 or more"]),
-    "StochasticGradient bare": (
-        lambda: pp.inner.StochasticGradient(), TypeError, ["mu", "None", "needs either steps"]),
+    "StochasticGradient 0": (lambda: pp.inner.StochasticGradient(0), ValueError, ["steps", "0"]),
     "correction class": (
         lambda: pp.ProxyProx(1.0, correction=pp.corrections.EMA), TypeError,
         ["correction", "EMA", "Plain()"]),

@@ -8,22 +8,7 @@ from proxyprox.methods.sliding import AcceleratedSliding
 from proxyprox.methods.variance_reduced import PAGE, SAGA, SVRP
 
 __all__ = [
-    "DANE",
-    "PAGE",
-    "SAGA",
-    "SGD",
-    "SVRP",
-    "AcceleratedSliding",
-    "Adam",
-    "Answers",
-    "AuxMVR",
-    "AuxMom",
-    "Defaults",
-    "Method",
-    "Momentum",
-    "OuterStep",
-    "ProxyBFGS",
-    "ProxyProx",
-    "Request",
+    "DANE", "PAGE", "SAGA", "SGD", "SVRP", "AcceleratedSliding", "Adam", "Answers", "AuxMVR",
+    "AuxMom", "Defaults", "Method", "Momentum", "OuterStep", "ProxyBFGS", "ProxyProx", "Request",
     "State",
-]
+]  # fmt: skip

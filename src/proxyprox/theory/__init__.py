@@ -14,7 +14,6 @@ how many inner steps?               :func:`inner_steps_sgd`,
                                     :func:`inner_steps_nesterov`
 is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
                                     :func:`lower_bound`, :func:`similarity_threshold`
-what does it cost in computation?   :func:`total_work`
 ==================================  ==========================================================
 
 ``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
@@ -23,7 +22,6 @@ that does and its docstring says so.
 """
 
 from proxyprox.theory.complexity import (
-    Work,
     exact_rounds,
     inner_steps_gradient_descent,
     inner_steps_nesterov,
@@ -32,7 +30,6 @@ from proxyprox.theory.complexity import (
     proxyprox_steps,
     sgd_steps,
     similarity_threshold,
-    total_work,
 )
 from proxyprox.theory.guarantees import (
     Plan,
@@ -46,24 +43,8 @@ from proxyprox.theory.guarantees import (
 from proxyprox.theory.relatives import page_guarantee, saga_guarantee, svrp_guarantee
 
 __all__ = [
-    "Plan",
-    "Work",
-    "convex_regularization",
-    "exact_rounds",
-    "guarantee",
-    "inner_steps_gradient_descent",
-    "inner_steps_nesterov",
-    "inner_steps_sgd",
-    "largest_step_size",
-    "lower_bound",
-    "nonconvex_guarantee",
-    "nonconvex_noise_factor",
-    "page_guarantee",
-    "plan_run",
-    "proxyprox_steps",
-    "saga_guarantee",
-    "sgd_steps",
-    "similarity_threshold",
-    "svrp_guarantee",
-    "total_work",
-]
+    "Plan", "convex_regularization", "exact_rounds", "guarantee", "inner_steps_gradient_descent",
+    "inner_steps_nesterov", "inner_steps_sgd", "largest_step_size", "lower_bound",
+    "nonconvex_guarantee", "nonconvex_noise_factor", "page_guarantee", "plan_run",
+    "proxyprox_steps", "saga_guarantee", "sgd_steps", "similarity_threshold", "svrp_guarantee",
+]  # fmt: skip
