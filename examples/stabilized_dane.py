@@ -15,10 +15,7 @@ class StabilizedState(pp.methods.State):
 
 @dataclass(frozen=True)
 class StabilizedDANE(pp.Method):
-    """``w`` solves the subproblem at v, λ = 1/η; ``v ← (λv + μw − g(w)) / (λ + μ)``.
-
-    It is two steps of the run an iteration, and proven for λ of 5δ or more (docs/theory.md).
-    """
+    """``w`` solves the subproblem at v, λ = 1/η ≥ 5δ; ``v ← (λv + μw − g(w)) / (λ + μ)``."""
 
     lam: float
     mu: float = 0.0

@@ -86,7 +86,7 @@ def test_a_solver_that_does_not_suit_is_refused(backend, shared, registry, suits
     ]
     assert wrong
     for method, inner in wrong:
-        with pytest.raises(TypeError, match="inner must|StochasticGradient"):
+        with pytest.raises(TypeError, match="inner"):
             pp.minimize(shared.problem, shared.w0, method=method, inner=inner, stop=STOP, steps=1)
 
 

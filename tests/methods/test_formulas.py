@@ -262,33 +262,21 @@ def test_label_free_proxy_of_logistic_regression_is_newton_like():
     assert np.linalg.norm(target.gradient(got)) <= 1e-10
 
 
-@pytest.mark.parametrize("method", [SGD, Momentum, Adam, ProxyProx, AuxMom, DANE])
-@pytest.mark.parametrize("eta", [0.0, -1.0, math.nan])
-def test_step_sizes_must_be_positive(method, eta):
-    with pytest.raises(ValueError, match="eta must be a positive number"):
-        method(eta=eta)
-
-
-def test_schedules_are_checked_when_they_are_used():
-    with pytest.raises(ValueError, match=r"eta\(0\) must be"):
-        run(SGD(lambda k: -1.0))
-
-
-@pytest.mark.parametrize(
-    ("method", "name", "wrong"),
-    [
+def test_wrong_numbers_are_refused_by_name():
+    wrong = [
+        *(
+            (m, "eta", eta)
+            for m in (SGD, Momentum, Adam, ProxyProx, AuxMom, DANE)
+            for eta in (0.0, -1.0, math.nan)
+        ),
         (Momentum, "beta", 1.0),
-        (partial(Adam, 0.1), "beta1", 1.0),
-        (partial(Adam, 0.1), "beta2", 1.0),
+        *((partial(Adam, 0.1), name, 1.0) for name in ("beta1", "beta2")),
         (partial(Adam, 0.1), "eps", 0.0),
-    ],
-)
-def test_momenta_are_checked(method, name, wrong):
-    with pytest.raises(ValueError, match=name):
-        method(**{name: wrong})
-
-
-@pytest.mark.parametrize("method", [AuxMom, AuxMVR])
-def test_weights_are_checked(method):
-    with pytest.raises(ValueError, match="a must be"):
-        method(a=0.0)
+        (AuxMom, "a", 0.0),
+        (AuxMVR, "a", 0.0),
+    ]
+    for method, name, value in wrong:
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            method(**{name: value})
+    with pytest.raises(ValueError, match="eta"):
+        run(SGD(lambda k: -1.0))

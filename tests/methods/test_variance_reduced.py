@@ -180,7 +180,7 @@ def test_a_measured_step_size_never_accepts_a_higher_loss(values):
     assert len(seen) > 5
     assert (np.diff(seen) <= 1e-14).all()
     assert seen[-1] - given.objective.value(BEST) < 0.1 * (seen[0] - given.objective.value(BEST))
-    with pytest.raises(ValueError, match="eta must be a number where"):
+    with pytest.raises(ValueError, match="eta"):
         pp.minimize(pp.Problem(given.objective, given.proxy, pp.L1(0.1)), method=pp.SVRP(), steps=1)
 
 
@@ -201,13 +201,13 @@ def test_saga_resumes_bit_for_bit(tmp_path):
 
 def test_what_does_not_fit_is_refused():
     for kind in (pp.methods.PAGE, pp.methods.SAGA, pp.Adam):
-        with pytest.raises(ValueError, match="eta must be a number"):
+        with pytest.raises(ValueError, match="eta"):
             kind("auto")
-    with pytest.raises(ValueError, match="p must be"):
+    with pytest.raises(ValueError, match="p "):
         pp.SVRP(1.0, p=0.0)
-    with pytest.raises(ValueError, match="SAGA must be of one row"):
+    with pytest.raises(ValueError, match="SAGA"):
         pp.minimize(problem(2), method=pp.methods.SAGA(1.0), steps=1)
     target = pp.FunctionObjective(lambda w, batch: w, sample=lambda rng: 0, everything=lambda: None)
     uncounted = pp.Problem(target, (lambda w: 0.5 * float(w @ w), lambda w: w))
-    with pytest.raises(ValueError, match=r"p must be given|samples"):
+    with pytest.raises(ValueError, match="p "):
         pp.minimize(uncounted, np.ones(2), method=pp.SVRP(1.0), steps=1)
