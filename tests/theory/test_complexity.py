@@ -38,6 +38,11 @@ def test_counts_by_hand():
     assert proxyprox_steps(**CONVEX, delta=0.0) == pytest.approx(3600)
     for delta in (0.0, 1e-300):
         assert proxyprox_steps(**STRONG, delta=delta) == pytest.approx(80)
+    # √201 ln 4000 / 4 = 29.4; √3 ln 2000 / 4 = 3.3; one gradient for δ = 0.
+    known = {"epsilon": 0.01, "H": 10.0, "B": 1.0}
+    assert exact_rounds(**known, delta=1.0) == 30
+    assert exact_rounds(**known, delta=1.0, mu=1.0) == 4
+    assert exact_rounds(**known, delta=0.0) == 1
     # A logarithm never makes a count negative.
     assert sgd_steps(epsilon=1e9, mu=1.0, B=1.0, sigma=0.0, H=2.0) == 0
 

@@ -30,6 +30,11 @@ def test_convex_by_hand():
     # Exact solves leave the noise alone; a fixed inner error adds up.
     assert guarantee(**{**CONVEX, "steps": 10**300, "G": 0.0}) == pytest.approx(0.4)
     assert guarantee(**{**CONVEX, "steps": 10**9}) > 1e6
+    # Solved: (1 + 1/4)/2·4/(0.25·10) = 1 and 0.25/(2 − 1/2); with ηδ ≥ 1/2 all of the noise.
+    known = {"steps": 10, "B": 2.0, "sigma": 1.0, "delta": 1.0, "solved": True}
+    assert guarantee(**known, eta=0.25) == pytest.approx(1 + 0.25 / 1.5)
+    assert guarantee(**known, eta=1.0) == pytest.approx(0.4 + 1.0)
+    assert guarantee(**known, eta=1.0, share=0.5) == pytest.approx(0.4 + 0.5)
     # eta · steps would overflow.
     assert 0 <= guarantee(eta=1e20, steps=10**295, B=1.0, sigma=0.0, delta=0.0) < 1e-300
 
