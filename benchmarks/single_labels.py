@@ -20,9 +20,7 @@ TABLES, ROWS, COLUMNS, LABELS = 16, 3000, 20, 300
 METHODS = {
     'ProxyProx("auto")': pp.ProxyProx("auto"),
     'SGD("auto")': pp.SGD("auto"),
-    "Adam()": pp.Adam(),
     "Adam(0.01)": pp.Adam(0.01),
-    "Adagrad()": pp.methods.Adagrad(),
 }
 
 

@@ -69,11 +69,10 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "What `minimize` is put together from, to choose or to replace.",
         {
             "Methods with a proxy": (
-                "ProxyProx ProxyBFGS DANE SVRP methods.PAGE methods.SAGA methods.SPAM "
-                "methods.StabilizedDANE methods.FedRed methods.AuxMom methods.AuxMVR "
-                "methods.AcceleratedSliding"
+                "ProxyProx ProxyBFGS DANE SVRP methods.PAGE methods.SAGA methods.AuxMom "
+                "methods.AuxMVR methods.AcceleratedSliding"
             ),
-            "Methods without one": "SGD methods.Momentum methods.Adagrad Adam",
+            "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
             "Step sizes": "stepsizes.AutoStep stepsizes.Decay",
             "Inner solvers": (

@@ -111,7 +111,6 @@ def rivals() -> tuple[Candidate, ...]:
             2.5,
             0.2,
         ),
-        Candidate("Adagrad", lambda eta: {"method": pp.methods.Adagrad(eta)}, 0.1, 2.5, 0.2),
         Candidate("Adam", lambda eta: {"method": pp.Adam(eta)}, 0.01, 2.5, 0.2),
     )
 

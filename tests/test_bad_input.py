@@ -153,7 +153,7 @@ CASES = {
         lambda: solve(plain_target(), w0=np.ones(2), method=pp.ProxyProx),
         TypeError, ["got the class ProxyProx.", 'Call it: method=ProxyProx(eta="auto").']),
     "a class for a rival": (
-        lambda: solve(safeguard=pp.Adam), TypeError, ["safeguard", "Call it: safeguard=Adam()."]),
+        lambda: solve(safeguard=pp.Adam), TypeError, ["safeguard", "safeguard=Adam(...)."]),
     "a target without labels": (
         lambda: solve(pp.logistic_regression(X), method=None),
         ValueError, ["y", "None", "Give y", "tell(observations=...)"]),
@@ -170,10 +170,8 @@ CASES = {
     "eta of Adam": (lambda: pp.Adam(True), TypeError, ["eta", "True", "0.01"]),
     "eta of SAGA": (lambda: pp.methods.SAGA(0), ValueError, ["eta", "0", "μ/(16 δ_B²)"]),
     "eta of SVRP": (lambda: pp.SVRP(0), ValueError, ["eta", "0", "√p/(4 δ_B)"]),
-    "eta of SPAM": (lambda: pp.methods.SPAM(-1), ValueError, ["eta", "-1", "1/(12 δ_B)"]),
-    "eta infinite": (lambda: pp.methods.SPAM(math.inf), ValueError, ["eta", "inf", "finite"]),
-    "gamma negative": (lambda: pp.methods.FedRed(0.1, gamma=-1), ValueError,
-        ["gamma", "-1", "1/H"]),
+    "eta infinite": (lambda: pp.SGD(math.inf), ValueError, ["eta", "inf", "finite"]),
+    "eta measured": (lambda: pp.Adam("auto"), ValueError, ["eta", "auto", "SGD()"]),
     "beta negative": (lambda: pp.methods.Momentum(beta=-0.5), ValueError,
         ["beta", "-0.5", "[0, 1)"]),
     "beta 2": (lambda: pp.methods.Momentum(beta=2), ValueError, ["beta", "2", "[0, 1)"]),
@@ -231,8 +229,7 @@ CASES = {
     "mu 0": (lambda: pp.stopping.StronglyConvex(0.0), ValueError, ["mu", "0.0", "Convex(steps=K)"]),
     "tol 0": (lambda: pp.stopping.Residual(0.0), ValueError, ["tol", "0.0", "positive"]),
     "Steps 0": (lambda: pp.stopping.Steps(0), ValueError, ["steps", "0", "1 or more"]),
-    "StochasticGradient bare": (
-        lambda: pp.inner.StochasticGradient(), TypeError, ["mu", "None", "needs either steps"]),
+    "StochasticGradient 0": (lambda: pp.inner.StochasticGradient(0), ValueError, ["steps", "0"]),
     "correction class": (
         lambda: pp.ProxyProx(1.0, correction=pp.corrections.EMA), TypeError,
         ["correction", "EMA", "Plain()"]),

@@ -36,8 +36,7 @@ def as_bytes(w):
     return np.asarray(w).tobytes()
 
 
-@pytest.mark.parametrize("backend", ["numpy", "torch"])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("seed", "backend"), [(0, "numpy"), (1, "torch"), (2, "numpy")])
 def test_the_zero_proxy_is_sgd_bit_for_bit(seed, backend):
     objective = logistic(seed, backend)
     eta = float(10 ** np.random.default_rng(seed).uniform(-4, 1))
@@ -59,7 +58,7 @@ def test_the_zero_proxy_is_sgd_bit_for_bit(seed, backend):
 
 
 @pytest.mark.parametrize("condition", [1e0, 1e3, 1e6, 1e9, 1e12])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_quadratic_proxy_is_the_preconditioned_step(seed, condition):
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 30))

@@ -286,7 +286,7 @@ def test_a_problem_answers_them_too(name, word):
     assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "word"), [("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam()")])
+@pytest.mark.parametrize(("name", "word"), [("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam(0.01)")])
 def test_methods_are_not_named_by_text(name, word):
     with pytest.raises(TypeError, match="method") as caught:
         pp.minimize(pp.Problem(logistic(), PROXY_5), method=name)

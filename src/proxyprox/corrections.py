@@ -157,8 +157,8 @@ class Storm:
     Parameters
     ----------
     a : float or callable
-        Weight of the newest difference, in (0, 1], or a function of the outer step: SPAM's is
-        ``(k + 1)^(−2/3)``, see :class:`~proxyprox.methods.SPAM`.
+        Weight of the newest difference, in (0, 1], or a function of the outer step, such as
+        ``Decay(1.0, 2/3)``, which is SPAM's.
 
     References
     ----------

@@ -109,7 +109,7 @@ def minimize(
         a proxy that clearly trails is dropped mid-run. ``Result.safeguard`` holds the evidence;
         :mod:`proxyprox.advice.safeguard` says what is charged: at most 15 % more samples, and the
         rival's own where batches may not be evaluated again. True stands for ``SGD("auto")``;
-        another rival is given by itself, as in ``safeguard=Adam()``.
+        another rival is given by itself, as in ``safeguard=Adam(0.01)``.
     observers : sequence of objects with ``after_step(state, step)``, optional
         They look on after every outer step, and may end the run: :mod:`proxyprox.observers`.
 

@@ -689,8 +689,7 @@ class Run:
         blind = blind and not oracle.reports_values(self.problem.objective)
         if self.given and blind and steps and not same_point(w, self.parts.start):
             notes.insert(0, BLIND)
-        note = self.step_size.note
-        parts = (status.value, detail, *notes, note(trace["eta"]) if note else "")
+        parts = (status.value, detail, *notes)
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,

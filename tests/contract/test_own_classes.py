@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from fedred import FedRed
 from own_methods import HeavyBall, HeavyBallState, SagaProxyProx, SvrgProxyProx, WindowMean
 from proxyprox.problems.protocols import Facts
 from proxyprox.stepsizes import StepSize
@@ -19,6 +20,8 @@ from proxyprox.testing import (
     check_objective,
     check_proxy,
 )
+from spam import SPAM
+from stabilized_dane import StabilizedDANE
 
 
 def rows(batch_size=1, backend="numpy"):
@@ -61,8 +64,8 @@ def test_own_methods_load_from_a_file_and_resume_bit_for_bit(own, eta, tmp_path)
 
 
 def test_own_methods_and_corrections_pass_their_check():
-    check_method(HeavyBall(eta=0.5))
-    check_method(SvrgProxyProx(eta=0.5))
+    for own in (HeavyBall, SvrgProxyProx, SPAM, FedRed, StabilizedDANE):
+        check_method(own(0.5))
     check_method(SagaProxyProx(eta=0.5), problem=rows())
     check_method(pp.ProxyProx(eta=0.5, correction=WindowMean()))
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import pytest
 
+import fedred
 import own_methods
+import spam
+import stabilized_dane
 from proxyprox import averaging as averaging_module
 from proxyprox import corrections, methods, stopping
 from proxyprox import inner as inner_package
@@ -44,8 +48,21 @@ def test_every_public_part_has_a_case(registry, part, module):
     assert found == {type(item) for item in registry[part].values()} - own_classes()
 
 
+def test_the_covering_design_covers(combinations):
+    always = [key for key, value in combinations.items() if value]
+    solvers = collections.Counter(solver for _, solver, _ in always)
+    assert min(solvers.values()) >= 4
+    assert len(solvers) == len({solver for _, solver, _ in combinations})
+    for name in {name for name, *_ in combinations}:
+        mine = {(solver, backend) for method, solver, backend in always if method == name}
+        assert {backend for _, backend in mine} == {"numpy", "torch"}
+        whole = sum(method == name for method, *_ in combinations)
+        assert len(mine) == min(3, whole)
+
+
 def own_classes():
-    return {item for item in vars(own_methods).values() if isinstance(item, type)}
+    files = (own_methods, spam, fedred, stabilized_dane)
+    return {item for file in files for item in vars(file).values() if isinstance(item, type)}
 
 
 def every_part(registry):

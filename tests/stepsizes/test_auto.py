@@ -70,16 +70,17 @@ def test_ask_and_tell_without_halves_works(target):
 
 def test_eta_must_be_a_number_a_function_or_auto():
     for method in (pp.ProxyProx, pp.SGD, pp.DANE):
-        with pytest.raises(TypeError, match=r"eta .*auto"):
+        with pytest.raises(TypeError, match="eta"):
             method(eta="automatic")
-    with pytest.raises(ValueError, match="eta must be 'auto' without delta"):
+    with pytest.raises(ValueError, match="eta"):
         pp.methods.AcceleratedSliding(delta=1.0, mu=1.0, eta="auto")
-    with pytest.raises(ValueError, match="mu must be a positive number"):
+    with pytest.raises(ValueError, match="mu"):
         pp.methods.AcceleratedSliding(eta="auto")
 
 
-@pytest.mark.parametrize("proxy", ["label_free", "subsample"])
-@pytest.mark.parametrize("stopped", [1, 2, 15, 33])
+@pytest.mark.parametrize(
+    ("proxy", "stopped"), [("label_free", 2), ("subsample", 1), ("subsample", 15)]
+)
 def test_a_saved_run_goes_on_bit_for_bit(target, tmp_path, proxy, stopped):
     other = target.label_free() if proxy == "label_free" else target.subsample(60, rng=0)
     call = {

@@ -47,6 +47,7 @@ def tuned(problem, budget, seeds):
     return min(losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("proxy", ["label_free", "subsample"])
 def test_first_try_is_within_twice_the_tuned_suboptimality(target, proxy):
     other = target.label_free() if proxy == "label_free" else target.subsample(60, rng=0)
@@ -83,7 +84,7 @@ def test_a_proxy_that_is_not_convex_is_survived():
     assert np.allclose(result.w, target.minimiser(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("scale", [1e-3, 10.0])
 def test_a_wrongly_scaled_proxy_still_converges(target, scale):
     class Scaled:
         dim = target.dim

@@ -54,7 +54,12 @@ def repeated(loss, *, repeatable=True):
 
 @pytest.mark.parametrize(
     ("make", "kind"),
-    [(squares, "label-free"), (squares, "functions"), (logistic, "label-free"), (logistic, "10%")],
+    [
+        (logistic, "10%"),
+        pytest.param(squares, "label-free", marks=pytest.mark.slow),
+        pytest.param(squares, "functions", marks=pytest.mark.slow),
+        pytest.param(logistic, "label-free", marks=pytest.mark.slow),
+    ],
 )
 def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
     loss, steps, seeds = make(30, 1), 200, range(2)
@@ -71,9 +76,8 @@ def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
         assert found - optimum < 4 * best
 
 
-@pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.SGD("auto")])
-@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize(("batch", "repeatable"), [(1, True), (4, False)])
 def test_no_run_ends_above_its_start(batch, method, repeatable):
     rng = np.random.default_rng(1)
     X = rng.standard_t(4, size=(1000, 15))
@@ -116,8 +120,14 @@ def one_hot_rows(batch, seed=0):
     return pp.logistic_regression(X, X @ rng.normal(size=36) > 0, l2=1e-4, batch_size=batch)
 
 
-@pytest.mark.parametrize("make", [zipf_rows, one_hot_rows])
-@pytest.mark.parametrize(("batch", "kind"), [(1, "10%"), (1, "label-free"), (2, "10%")])
+@pytest.mark.parametrize("make", [zipf_rows, pytest.param(one_hot_rows, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("batch", "kind"),
+    [
+        (1, "10%"),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in [(1, "label-free"), (2, "10%")]),
+    ],
+)
 def test_rows_that_share_no_column_do_not_make_a_long_step(make, batch, kind):
     loss = make(batch)
     start = loss.value(loss.zeros())
@@ -127,6 +137,7 @@ def test_rows_that_share_no_column_do_not_make_a_long_step(make, batch, kind):
         assert loss.value(pp.minimize(pp.Problem(loss, proxy), loss.zeros(), **call).w) < start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gamma", "poisson"])
 def test_means_over_three_decades_are_left_stable(family):
     rng = np.random.default_rng(4)
@@ -180,13 +191,13 @@ def test_one_measurement_raises_the_growth_at_most_fourfold():
     assert steep.growth.value == pytest.approx(4 * first.growth.value)
 
 
-@pytest.mark.parametrize("halves", [(), 5, [()], [(1.0, 2.0, 3.0)], np.zeros((3, 3))])
-def test_halves_that_are_no_pairs_are_refused_by_name(halves):
+def test_halves_that_are_no_pairs_are_refused_by_name():
     loss = squares(3, 2)
     run = pp.Run(pp.Problem(loss, loss.label_free()), method=pp.ProxyProx("auto"), rng=0)
     query = run.ask()
-    with pytest.raises(ValueError, match="halves"):
-        run.tell(loss.gradient(query.points[0], query.batch), halves=halves)
+    for halves in ((), 5, [()], [(1.0, 2.0, 3.0)], np.zeros((3, 3))):
+        with pytest.raises(ValueError, match="halves"):
+            run.tell(loss.gradient(query.points[0], query.batch), halves=halves)
 
 
 def test_a_row_drawn_twice_is_not_an_exact_gradient():
@@ -212,6 +223,7 @@ def test_an_outlier_is_cut_to_what_noise_explains():
 # -- what is proven ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_the_bound_for_noise_that_grows_holds(share):
     """Rows of least squares, δ = 0, the newest difference alone, a constant η."""
@@ -228,14 +240,10 @@ def test_the_bound_for_noise_that_grows_holds(share):
     bound = (B / (2 * eta) + 2 * share * first + 2 * K * eta * sigma) / ((1 - 2 * share) * K)
     problem, method = (
         pp.Problem(loss, loss.label_free()),
-        pp.ProxyProx(eta, correction=pp.corrections.EMA(1.0)),
+        pp.ProxyProx(eta, pp.corrections.EMA(1.0)),
     )
-    call = {
-        "method": method,
-        "steps": K,
-        "averaging": pp.averaging.Uniform(),
-        "stop": pp.stopping.Residual(1e-9),
-    }
+    call = {"method": method, "steps": K, "averaging": pp.averaging.Uniform()}
+    call["stop"] = pp.stopping.Residual(1e-9)
     gaps = [
         loss.value(pp.minimize(problem, **call, rng=rng).w) - loss.value(w_star) for _ in range(30)
     ]

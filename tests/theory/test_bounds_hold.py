@@ -48,6 +48,7 @@ def suboptimalities(problem, target, best, w0, seeds=SEEDS, **call):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_strongly_convex(seed):
     mu, sigma = (0.05, 0.5, 2.0)[seed % 3], (0.0, 0.3, 2.0)[seed // 3 % 3]
@@ -66,6 +67,7 @@ def test_strongly_convex(seed):
     assert mean + 3 * error <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_convex_by_regularisation(seed):
     sigma, K = (0.0, 0.5, 2.0)[seed], (4, 15, 30)[seed]
@@ -113,6 +115,7 @@ class Wavy:
         return rng.normal(scale=self.noise / 2, size=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_nonconvex(seed):
     rng = np.random.default_rng(seed)
@@ -143,40 +146,7 @@ def test_nonconvex(seed):
     assert mean + 3 * error <= bound
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_least_squares_with_sampled_rows(seed):
-    """δ is the norm of the two Gram matrices' difference; σ² a bound over where the run goes."""
-    rng = np.random.default_rng(seed)
-    n, d, mu = 200, 4, 0.5
-    X, y = rng.normal(size=(n, d)), rng.normal(size=n)
-    target = pp.linear_regression(X, y, l2=mu, batch_size=5)
-    proxy = target.subsample(80, rng=seed)
-    delta = float(np.linalg.norm(target.hessian(np.zeros(d)) - proxy.hessian(np.zeros(d)), 2))
-    mu = target.strong_convexity
-    best = np.linalg.solve(target.hessian(np.zeros(d)), X.T @ y / n)
-    eta, K, w0 = 0.2 / (4 * delta), 30, np.zeros(d)
-    variances, errors = [], []
-
-    def record(step):
-        rows = X * (X @ step.w - y)[:, None]
-        variances.append(np.mean(np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)) / 5)
-
-    for run in range(SEEDS):
-        result = pp.minimize(
-            pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
-            averaging=pp.averaging.Geometric(mu), stop=pp.stopping.StronglyConvex(mu),
-            callback=record,
-        )  # fmt: skip
-        errors.append(target.value(result.w) - target.value(best))
-    record(type("At", (), {"w": w0}))
-    bound = theory.guarantee(
-        eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(best)),
-        sigma=math.sqrt(max(variances)), delta=delta,
-    )  # fmt: skip
-    mean, error = mean_and_error(errors)
-    assert mean + 3 * error <= bound
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["logistic", "softmax"])
 def test_label_free_classification_has_no_similarity_limit(family):
     """δ = 0 exactly: the bound holds for any η, however large."""
@@ -202,37 +172,6 @@ def test_label_free_classification_has_no_similarity_limit(family):
         )
         mean, error = mean_and_error(errors)
         assert mean + 3 * error <= bound
-
-
-@pytest.mark.parametrize(("seed", "epsilon"), [(0, 1.0), (1, 0.5)])
-def test_the_strongly_convex_plan_reaches_its_accuracy(seed, epsilon):
-    target, proxy, delta, d = quadratics(seed, 1.0, 0.2)
-    w0, best = np.ones(d), target.minimiser()
-    plan = theory.plan_run(
-        epsilon=epsilon, mu=1.0, B=float(np.linalg.norm(w0 - best)), sigma=0.2, delta=delta
-    )
-    errors = suboptimalities(
-        pp.Problem(target, proxy), target, target.value(best), w0, seeds=25,
-        method=pp.ProxyProx(plan.eta), steps=plan.steps, averaging=pp.averaging.Geometric(1.0),
-        stop=pp.stopping.StronglyConvex(plan.mu, plan.G),
-    )  # fmt: skip
-    mean, error = mean_and_error(errors)
-    assert mean + 3 * error <= plan.guarantee <= epsilon
-
-
-def test_the_convex_plan_reaches_its_accuracy():
-    P, best = np.diag([0.0, 1.0, 5.0]), np.array([0.0, 1.0, -1.0])
-    target = pp.Quadratic(P, b=-P @ best, noise=0.1)
-    proxy = pp.Quadratic(P + np.diag([0.2, -0.2, 0.1]))
-    plan = theory.plan_run(epsilon=0.3, B=math.sqrt(2), sigma=0.1, delta=0.2)
-    errors = suboptimalities(
-        pp.problems.regularized(pp.Problem(target, proxy), plan.mu, np.zeros(3)), target,
-        target.value(best), np.zeros(3), seeds=25, method=pp.ProxyProx(plan.eta),
-        steps=plan.steps, averaging=pp.averaging.Uniform(),
-        stop=pp.stopping.Convex(plan.steps, plan.G),
-    )  # fmt: skip
-    mean, error = mean_and_error(errors)
-    assert mean + 3 * error <= plan.guarantee <= 0.3
 
 
 def test_the_step_size_condition_is_not_idle():
@@ -298,6 +237,7 @@ def test_solved_subproblems_on_random_quadratics():
     assert closest > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu", [0.0, 0.02])
 def test_solved_subproblems_on_logistic_losses(mu):
     """δ is a supremum over all w: rows of h count with weights of either sign, curvature ≤ ¼."""

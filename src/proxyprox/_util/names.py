@@ -56,7 +56,7 @@ INSTEAD = {
 METHODS = {
     ("lbfgsb", "lbfgs", "bfgs", "cg", "newtoncg", "trustncg", "tnc", "slsqp"): "ProxyBFGS()",
     ("sgd", "gd", "gradientdescent"): 'SGD(eta="auto")',
-    ("adam", "adamw"): "Adam()",
+    ("adam", "adamw"): "Adam(0.01)",
     ("proxyprox",): 'ProxyProx(eta="auto")',
     ("proxybfgs",): "ProxyBFGS()",
     ("dane",): 'DANE(eta="auto")',

@@ -76,9 +76,9 @@ def rival_for(problem: Problem, safeguard: Any) -> Method | None:
     if safeguard is False:
         return None
     if safeguard is not True and (not isinstance(safeguard, Method) or safeguard.uses_proxy):
-        allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam()"
+        allowed = "True, False or a method without a proxy, such as SGD(0.1) or Adam(0.01)"
         fits = isinstance(safeguard, type) and not getattr(safeguard, "uses_proxy", True)
-        remedy = f"Call it: safeguard={safeguard.__name__}()." if fits else ""
+        remedy = f"Call it: safeguard={safeguard.__name__}(...)." if fits else ""
         raise TypeError(message("safeguard", safeguard, allowed, remedy))
     require_allowed(problem.objective, "safeguard")
     return POLICY.rival if safeguard is True else safeguard

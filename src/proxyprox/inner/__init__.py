@@ -7,18 +7,7 @@ from proxyprox.inner.newton import ClosedForm, Newton, NewtonCG, QuasiNewton
 from proxyprox.inner.proximal import ProximalGradient
 
 __all__ = [
-    "LBFGS",
-    "Auto",
-    "ClosedForm",
-    "GradientDescent",
-    "InnerResult",
-    "InnerSolver",
-    "Nesterov",
-    "Newton",
-    "NewtonCG",
-    "NonFiniteError",
-    "ProximalGradient",
-    "QuasiNewton",
-    "StochasticGradient",
-    "Subproblem",
-]
+    "LBFGS", "Auto", "ClosedForm", "GradientDescent", "InnerResult", "InnerSolver", "Nesterov",
+    "Newton", "NewtonCG", "NonFiniteError", "ProximalGradient", "QuasiNewton",
+    "StochasticGradient", "Subproblem",
+]  # fmt: skip

@@ -186,7 +186,7 @@ class Solver:
 
     def __post_init__(self) -> None:
         """Check the numbers of steps."""
-        for name in ("max_steps", "max_products", "history"):
+        for name in ("steps", "max_steps", "max_products", "history"):
             if hasattr(self, name):
                 whole(name, getattr(self, name))
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import flag, nonnegative, positive, whole
+from proxyprox._util.validation import flag, positive
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -22,7 +22,6 @@ from proxyprox.inner.base import (
     next_to_rounding,
 )
 from proxyprox.stopping import Criterion
-from proxyprox.theory import inner_steps_sgd
 
 
 @dataclass(frozen=True)
@@ -142,7 +141,7 @@ class Nesterov(Solver):
 
 @dataclass(frozen=True)
 class StochasticGradient(Solver):
-    """SGD on φ with sampled proxy gradients, for the paper's number of steps.
+    """SGD on φ with sampled proxy gradients, for a number of steps.
 
     With ``M = H + 1/η`` and λ the strong convexity of φ: half of the steps at the constant
     ``1/(2M)`` forget the start, the other half at ``2/(λ(κ + t))``, ``κ = 4M/λ``, forget the noise
@@ -150,14 +149,8 @@ class StochasticGradient(Solver):
 
     Parameters
     ----------
-    steps : int, optional
-        Number of steps T. By default the proposition on making ∇φ_k small gives it.
-    mu : float
-        Strong convexity of the objective, for the default T.
-    G : float
-        Accuracy G of the inexactness rule, for the default T.
-    noise : float
-        Bound ρ on the noise of the proxy's sampled gradients, ``E‖ĝ − ∇L̂‖² ≤ ρ²``.
+    steps : int
+        Number of steps T; :func:`proxyprox.theory.inner_steps_sgd` gives the one that is proven.
 
     References
     ----------
@@ -176,33 +169,15 @@ class StochasticGradient(Solver):
     True
     """
 
-    steps: int | None = None
-    mu: float | None = None
-    G: float | None = None
-    noise: float = 0.0
+    steps: int
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness", "sample")
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        remedy = "StochasticGradient() needs either steps, or mu and G and noise."
-        known = self.steps is not None
-        if known:
-            whole("steps", self.steps)
-        nonnegative("noise", self.noise, remedy)
-        for name, needed in {"mu": not known, "G": not known and self.noise > 0}.items():
-            if needed or getattr(self, name) is not None:
-                positive(name, getattr(self, name), remedy)
 
     def solve(
         self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
     ) -> InnerResult:
         """Take T sampled steps, then measure."""
-        kappa = 4 * phi.smoothness / phi.strong_convexity
-        T = self.steps
-        if T is None:
-            H, mu, G = float(phi.proxy.smoothness), self.mu or 0.0, self.G or 0.0
-            T = inner_steps_sgd(H=H, eta=phi.eta, mu=mu, rho=self.noise, G=G)
+        T, kappa = self.steps, 4 * phi.smoothness / phi.strong_convexity
         w = mean = start
         total = 0.0
         for t in range(T):

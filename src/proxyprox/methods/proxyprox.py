@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import has, message, positive, require_takes
+from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.corrections import EMA, Correction, Plain, Storm
 from proxyprox.inner import GradientDescent
-from proxyprox.methods.base import Answers, CorrectedMethod, CorrectedState, Defaults
+from proxyprox.methods.base import Answers, CorrectedMethod, Defaults
 from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Constant, Decay, Eta, Schedule, StepSize
-from proxyprox.stopping import RandomSteps
+from proxyprox.stepsizes.base import Eta, StepSize
 
 PLAIN = Plain()
 
@@ -193,122 +192,3 @@ class DANE(CorrectedMethod):
     def target_gradient(self, answers: Answers) -> Vector:
         """Return s∇L(w_k)."""
         return self.gradient_weight * answers.gradients[0]
-
-
-@dataclass(frozen=True)
-class SPAM(CorrectedMethod):
-    r"""ProxyProx on a STORM estimate of ∇L − ∇L̂ with decreasing weights, for non-convex losses.
-
-    .. math:: m_k = d_B(w_k) + (1 - a_k)(m_{k-1} - d_B(w_{k-1})), \quad a_k = (k+1)^{-2/3}, \quad
-              \eta_k = \eta\,(k+1)^{-1/3},
-
-    with :math:`d_B = g_B - \nabla\hat L`, both on one batch, and the proximal step on
-    :math:`\hat L + \langle m_k, \cdot\rangle`. The noise of a batch is averaged away, also where L
-    is not convex and not a finite sum: :func:`proxyprox.theory.spam_guarantee`. Its rule for the
-    inner solves is ``stop=NonConvex()``.
-
-    Parameters
-    ----------
-    eta : float, callable, StepSize or "auto"
-        A number is η of the first step, at most ``min{1/(4δ), 1/(12 δ_B)}`` for the guarantee,
-        where ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``, and falls as above. Anything else is used as
-        it is, and carries no guarantee.
-
-    References
-    ----------
-    Karagulyan, Shulgin, Sadiev and Richtárik, "SPAM: stochastic proximal point method with momentum
-    variance reduction for non-convex cross-device federated learning", 2024. There the proximal
-    step is on a sampled loss; here it is on the one proxy.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.methods import SPAM
-    >>> from proxyprox.stopping import NonConvex
-    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]), noise=1.0)
-    >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
-    >>> minimize(problem, method=SPAM(eta=0.25), stop=NonConvex(), steps=3000, rng=0).w.round(1)
-    array([1., 1.])
-    """
-
-    eta: Eta
-
-    correction: ClassVar[Storm] = Storm(Decay(1.0, 2 / 3))  # type: ignore[misc]
-
-    def __post_init__(self) -> None:
-        """Check η."""
-        limit = "The theory allows eta of the first step up to min{1/(4δ), 1/(12 δ_B)}."
-        as_step_size(self.eta, remedy=limit)
-
-    @property
-    def step_size(self) -> StepSize:
-        """The rule that ``eta`` stands for; of a number, its decay."""
-        rule = as_step_size(self.eta)
-        return Schedule(Decay(rule.value, 1 / 3)) if isinstance(rule, Constant) else rule
-
-
-@dataclass(frozen=True)
-class FedRed(CorrectedMethod):
-    r"""Single proxy gradient steps around a centre that is renewed with probability p.
-
-    .. math:: x \leftarrow \arg\min_u\; \langle\nabla\hat L(x) + g - \nabla\hat L(y), u\rangle
-              + \frac{1}{2\eta}\|u - y\|^2 + \frac{1}{2\gamma}\|u - x\|^2, \qquad
-              y \leftarrow x \text{ with probability } p,
-
-    g a gradient of L at the centre y. No subproblem is solved and no inner tolerance chosen. One
-    step of the run is one centre: one target gradient, then 1/p proxy gradients on average, which
-    is ``ProxyProx`` with ``inner=GradientDescent(gamma, implicit=True), stop=RandomSteps(p)``, the
-    defaults here. :func:`proxyprox.theory.fedred_guarantee` bounds the mean iterate.
-
-    Parameters
-    ----------
-    eta : float, callable, StepSize or "auto"
-        Step size η of the term around the centre, below 1/δ.
-    p : float
-        Probability of a new centre after each proxy gradient, in (0, 1]; ``γ/η`` balances the two
-        terms of the guarantee.
-    gamma : float, optional
-        Step size γ of the proxy gradients, at most 1/H, the default, for a proxy that knows its
-        smoothness H.
-
-    References
-    ----------
-    Jiang, Rodomanov and Stich, "Federated optimization with doubly regularized drift correction",
-    ICML 2024.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.methods import FedRed
-    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
-    >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
-    >>> minimize(problem, method=FedRed(eta=0.5, p=0.2), steps=60, rng=0).w.round(3)
-    array([1., 1.])
-    """
-
-    eta: Eta
-    p: float = 0.1
-    gamma: float | None = None
-
-    correction: ClassVar[Plain] = PLAIN  # type: ignore[misc]
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        as_step_size(self.eta, remedy="The theory allows eta below 1/δ.")
-        RandomSteps(self.p)
-        if self.gamma is not None:
-            positive("gamma", self.gamma, "At most 1/H of the proxy; left out, it is 1/H.")
-
-    def defaults(self) -> Defaults:
-        """Take a geometric number of proxy steps, implicit in the term around the centre."""
-        return Defaults(GradientDescent(self.gamma, implicit=True), RandomSteps(self.p))
-
-    def init(self, w0: Vector, problem: Any) -> CorrectedState:
-        """Start at w0; γ must be known."""
-        if self.gamma is None and not has(problem.proxy, "smoothness"):
-            remedy = "Give gamma a number, at most 1/H of the proxy."
-            allowed = "given for a proxy without a finite smoothness"
-            raise ValueError(message("gamma", None, allowed, remedy))
-        return super().init(w0, problem)

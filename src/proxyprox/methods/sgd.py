@@ -1,30 +1,22 @@
-r"""Methods without a proxy, the ones to beat: SGD, momentum, Adagrad and Adam.
+"""Methods without a proxy, the ones to beat: SGD, momentum and Adam.
 
-Any proxy is ignored. With a penalty each step is a proximal one: in the Euclidean norm for
-:class:`SGD` and :class:`Momentum`, and in the norm that the method scales its coordinates by for
-:class:`Adagrad` and :class:`Adam`, which takes a penalty that is separable.
-
-With ``eta="auto"`` SGD and Momentum take the distance travelled over the gradients
-(:mod:`proxyprox.stepsizes.auto`), Adagrad and Adam Prodigy's estimate of the distance
-(:mod:`proxyprox.stepsizes.prodigy`).
+Any proxy is ignored. With ``eta="auto"`` SGD and Momentum take the distance travelled over the
+gradients (:mod:`proxyprox.stepsizes.auto`).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, namespace, zeros_like
 from proxyprox._util.validation import below_one, flag, message, positive
 from proxyprox.methods.base import Answers, Method, OuterStep, State
-from proxyprox.stepsizes.auto import as_step_size
-from proxyprox.stepsizes.base import Eta, StepSize
-from proxyprox.stepsizes.prodigy import Prodigy
+from proxyprox.stepsizes.auto import as_step_size, fixed_step_size
+from proxyprox.stepsizes.base import Eta
 
 # What is said of an η that is refused.
 MEASURED = "Leave eta out to have it measured during the run."
-TYPICAL = "A usual number is 0.01; left out, eta is measured during the run."
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class Momentum(Method):
 
 @dataclass(frozen=True)
 class Moments:
-    """The iterate, the mean of the gradients and the mean or sum of their squares."""
+    """The iterate, the means of the gradients and of their squares."""
 
     w: Vector
     mean: Vector
@@ -138,93 +130,8 @@ class Moments:
     k: int = 0
 
 
-class _Diagonal(Method):
-    """A step of its own length in every coordinate; abstract."""
-
-    eps: float
-
-    uses_proxy: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check η and ε."""
-        self.step_size  # noqa: B018 (checked when it is made)
-        positive("eps", self.eps)
-
-    def defaults(self) -> None:
-        """Return None: no subproblem is solved."""
-
-    def init(self, w0: Vector, problem: Any) -> Moments:
-        """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
-        penalty = problem.penalty
-        if penalty is not None and not getattr(penalty, "separable", False):
-            name = type(self).__name__
-            allowed = f"separable (L1, ElasticNet, Box) for {name}, which scales each coordinate"
-            remedy = "Use SGD or Momentum; one of your own says separable = True."
-            raise TypeError(message("penalty", penalty, allowed, remedy))
-        return Moments(w0, zeros_like(w0), zeros_like(w0))
-
-    def move(self, state: Moments, mean: Vector, square: Vector, step: OuterStep) -> Vector:
-        """Return ``prox(w − η mean/(√square + ε))``, the prox in the same metric."""
-        # Where Prodigy weighs the gradients by its η, ε is weighed with them.
-        root = namespace(square).sqrt(square) + self.eps * self.weight(step)
-        lengths = step.eta / root
-        return step.prox(state.w - lengths * mean, lengths)
-
-    def weight(self, step: OuterStep) -> float:
-        """Return the weight of the newest gradient: η where Prodigy measures it, else 1."""
-        return step.eta if self.step_size.measures else 1.0
-
-
 @dataclass(frozen=True)
-class Adagrad(_Diagonal):
-    r"""Steps that shrink in each coordinate with the gradients seen there.
-
-    .. math:: w \leftarrow w - \eta\,\frac{g_k}{\sqrt{\sum_{i \le k} g_i^2} + \varepsilon}
-
-    coordinate by coordinate, as in ``torch.optim.Adagrad``. Any proxy is ignored.
-
-    Parameters
-    ----------
-    eta : float, callable, StepSize or "auto"
-        Step size η > 0, or a function of the outer step. "auto" is Prodigy's estimate of
-        ``‖w_0 − w*‖_∞``, whose gradients are weighed by it; see :mod:`proxyprox.stepsizes.prodigy`.
-        On single rows it hardly moves for hundreds of steps (after 300 it was still at its start):
-        give a number there, or use :class:`SGD`.
-    eps : float
-        ε > 0, against division by zero.
-
-    References
-    ----------
-    Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic
-    optimization", JMLR 2011.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.methods import Adagrad
-    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
-    >>> minimize(Problem(target), method=Adagrad(1.0), steps=100).w.round(3)
-    array([1., 1.])
-    """
-
-    eta: Eta = "auto"
-    eps: float = 1e-10
-
-    @property
-    def step_size(self) -> StepSize:
-        """The rule that ``eta`` stands for."""
-        return as_step_size(self.eta, auto=Prodigy(decay=1.0), remedy=TYPICAL)
-
-    def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
-        """Add the squares and take the step."""
-        gradient = self.weight(step) * answers.gradients[0]
-        square = state.square + gradient * gradient
-        return Moments(self.move(state, gradient, square, step), gradient, square, state.k + 1)
-
-
-@dataclass(frozen=True)
-class Adam(_Diagonal):
+class Adam(Method):
     r"""Momentum, in coordinates scaled by the recent sizes of the gradients.
 
     .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g_k,\qquad
@@ -232,16 +139,13 @@ class Adam(_Diagonal):
               w \leftarrow w - \eta\,\frac{m/(1 - \beta_1^{k+1})}
                                           {\sqrt{v/(1 - \beta_2^{k+1})} + \varepsilon}
 
-    coordinate by coordinate, as in ``torch.optim.Adam``. Any proxy is ignored.
+    coordinate by coordinate, as in ``torch.optim.Adam``. Any proxy is ignored; with a penalty the
+    step is a proximal one in the same metric, which takes a penalty that is separable.
 
     Parameters
     ----------
-    eta : float, callable, StepSize or "auto"
-        Step size η > 0, or a function of the outer step. "auto" is Prodigy: η estimates
-        ``‖w_0 − w*‖_∞`` and weighs the gradients; see :mod:`proxyprox.stepsizes.prodigy`. On single
-        rows it hardly moves for about a hundred steps and may then take steps that are too long
-        (after 300 steps it ended above its start on 5 of 16 tables): give a number there, such as
-        ``Adam(0.01)``, or use :class:`SGD`.
+    eta : float or callable
+        Step size η > 0, such as 0.01, or a function of the outer step.
     beta1, beta2 : float
         Weights of the past, in [0, 1).
     eps : float
@@ -260,27 +164,38 @@ class Adam(_Diagonal):
     array([1., 1.])
     """
 
-    eta: Eta = "auto"
+    eta: Eta
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+
+    uses_proxy: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
         below_one("beta1", self.beta1)
         below_one("beta2", self.beta2)
-        super().__post_init__()
+        positive("eps", self.eps)
+        fixed_step_size(self.eta, "A usual number is 0.01.", "SGD() measures its own.")
 
-    @property
-    def step_size(self) -> StepSize:
-        """The rule that ``eta`` stands for."""
-        rule = Prodigy(decay=math.sqrt(self.beta2))
-        return as_step_size(self.eta, auto=rule, remedy=TYPICAL)
+    def defaults(self) -> None:
+        """Return None: no subproblem is solved."""
+
+    def init(self, w0: Vector, problem: Any) -> Moments:
+        """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
+        penalty = problem.penalty
+        if penalty is not None and not getattr(penalty, "separable", False):
+            allowed = "separable (L1, ElasticNet, Box) for Adam, which scales each coordinate"
+            remedy = "Use SGD or Momentum; one of your own says separable = True."
+            raise TypeError(message("penalty", penalty, allowed, remedy))
+        return Moments(w0, zeros_like(w0), zeros_like(w0))
 
     def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
-        """Update both moments and take the step."""
-        gradient, k = self.weight(step) * answers.gradients[0], state.k + 1
+        """Update both moments and take the step, the prox in the same metric."""
+        gradient, k = answers.gradients[0], state.k + 1
         mean = self.beta1 * state.mean + (1 - self.beta1) * gradient
         square = self.beta2 * state.square + (1 - self.beta2) * gradient * gradient
-        unbiased = mean / (1 - self.beta1**k), square / (1 - self.beta2**k)
-        return Moments(self.move(state, *unbiased, step), mean, square, k)
+        root = namespace(square).sqrt(square / (1 - self.beta2**k)) + self.eps
+        lengths = step.eta / root
+        w = step.prox(state.w - lengths * (mean / (1 - self.beta1**k)), lengths)
+        return Moments(w, mean, square, k)

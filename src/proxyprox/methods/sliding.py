@@ -1,4 +1,4 @@
-"""A second sequence beside the iterates: accelerated gradient sliding, stabilised DANE."""
+"""A second sequence beside the iterates: accelerated gradient sliding."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, norm
 from proxyprox._util.validation import message, nonnegative, positive
-from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request
+from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
-from proxyprox.stepsizes.base import Constant, Eta, StepSize
-from proxyprox.stopping import SDane
+from proxyprox.stepsizes.base import Constant, StepSize
 
 
 @dataclass(frozen=True)
@@ -116,84 +115,3 @@ def _next_delta(state: SlidingState, slope: Vector) -> float:
     if seen > delta:
         return max(2 * delta, seen)
     return 0.9 * delta if seen < delta / 4 else delta
-
-
-@dataclass(frozen=True)
-class StabilizedState:
-    """The iterate and the centre; η between the halves of an iteration, else 0."""
-
-    w: Vector
-    centre: Vector
-    k: int = 0
-    eta: float = 0.0
-
-
-@dataclass(frozen=True)
-class StabilizedDANE(Method):
-    r"""S-DANE, also with sampled gradients: the centre moves by the target's gradient at w⁺.
-
-    .. math::
-        w^+ &\approx \arg\min_u\; \hat L(u) + \langle g(v) - \nabla\hat L(v), u\rangle
-               + \frac{1}{2\eta}\|u - v\|^2, \\
-        v^+ &= \frac{v/\eta + \mu w^+ - g(w^+)}{1/\eta + \mu}
-
-    Inner solves may be coarse, ``‖∇φ(w⁺)‖ ≤ ‖w⁺ − v‖/(2η)`` (``SDane()``, the default here), for
-    their errors do not enter the centre. One iteration is two steps of the run, each with one
-    target gradient: at v, then, of a new batch, at w⁺. An objective with exact gradients makes it
-    the published method. :func:`proxyprox.theory.stabilized_guarantee` bounds a mean of the w⁺.
-
-    Parameters
-    ----------
-    eta : float or callable
-        Step size η > 0, or a function of the steps of the run; at most 1/(5δ) for the guarantee.
-        "auto" is refused: it expects one subproblem for each gradient.
-    mu : float
-        Strong convexity μ of the objective; 0 if it is not known.
-
-    References
-    ----------
-    Jiang, Rodomanov and Stich, "Stabilized proximal-point methods for federated optimization",
-    NeurIPS 2024.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.methods import StabilizedDANE
-    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
-    >>> problem = Problem(target, proxy=Quadratic(np.diag([1.0, 8.0])))
-    >>> minimize(problem, method=StabilizedDANE(eta=0.5, mu=1.0), steps=60).w.round(4)
-    array([1., 1.])
-    """
-
-    eta: Eta
-    mu: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        if as_step_size(self.eta, remedy="The theory allows eta up to 1/(5δ).").measures:
-            remedy = "A measured step size expects one subproblem for each gradient."
-            raise ValueError(message("eta", self.eta, "a number or a function of k", remedy))
-        nonnegative("mu", self.mu)
-
-    def defaults(self) -> Defaults:
-        """Solve as exactly as its analysis asks."""
-        return Defaults(stop=SDane())
-
-    def init(self, w0: Vector, problem: Any) -> StabilizedState:
-        """Start both sequences at w0."""
-        return StabilizedState(w=w0, centre=w0)
-
-    def ask(self, state: StabilizedState) -> Request:
-        """Ask at the centre, then at the solution of the subproblem there."""
-        return Request((state.w if state.eta else state.centre,))
-
-    def tell(self, state: StabilizedState, answers: Answers, step: OuterStep) -> StabilizedState:
-        """Solve the subproblem, or move the centre."""
-        (gradient,), v = answers.gradients, state.centre
-        if not state.eta:
-            w = step.solve(linear=gradient - step.proxy.gradient(v), centre=v)
-            return StabilizedState(w, v, state.k + 1, step.eta)
-        pull = 1 / state.eta
-        v = (pull * v + self.mu * state.w - gradient) / (pull + self.mu)
-        return StabilizedState(state.w, v, state.k + 1)

@@ -15,21 +15,14 @@ from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.problems.protocols import facts_of
-from proxyprox.stepsizes.auto import AutoStep, as_step_size
+from proxyprox.stepsizes.auto import AutoStep, as_step_size, fixed_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 
 # A measured η: the first one in units of 1/H of the proxy, the factor after references at which all
 # went well, and how much longer than the full gradient at the reference an estimate may be.
 FIRST, GROW, SLACK = 10.0, 4.0, 2.0
-
-
-def constant_or_schedule(eta: Eta, limit: str) -> StepSize:
-    """Return the rule of an η that is not measured; others see the noise that is removed here."""
-    rule = as_step_size(eta, remedy=limit)
-    if rule.measures:
-        remedy = "A measured η would shrink with the noise of the raw batches. SVRP has its own."
-        raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
-    return rule
+# Why a measured η is refused.
+RAW = "A measured η would shrink with the noise of the raw batches. SVRP has its own."
 
 
 def count_samples(objective: Any, name: str) -> int:
@@ -79,7 +72,7 @@ class RenewedMethod(Method):
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
-        return constant_or_schedule(self.eta, self.limit)
+        return fixed_step_size(self.eta, self.limit, RAW)
 
     def init(self, w0: Vector, problem: Any) -> RenewedState:
         """Start at w0, where the full gradient is asked for."""
@@ -188,7 +181,7 @@ class SVRP(RenewedMethod):
         """The rule that ``eta`` stands for; where it is measured, each step passes its own."""
         if self.measured:
             return Constant(math.nan)
-        return constant_or_schedule(self.eta, self.limit)
+        return fixed_step_size(self.eta, self.limit, RAW)
 
     def init(self, w0: Vector, problem: Any) -> RenewedState:
         """Start at w0, where the full gradient is asked for."""
@@ -344,7 +337,7 @@ class SAGA(Method):
     def __post_init__(self) -> None:
         """Check η."""
         limit = "The theory allows eta up to min{1/(2δ), μ/(16 δ_B²)}, practice far more."
-        constant_or_schedule(self.eta, limit)
+        fixed_step_size(self.eta, limit, RAW)
 
     def init(self, w0: Vector, problem: Any) -> SAGAState:
         """Start at w0 with a table of zeros."""

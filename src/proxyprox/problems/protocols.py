@@ -185,7 +185,7 @@ class Penalty(Protocol):
     """A convex, possibly non-smooth term ψ that objective and proxy share.
 
     One with ``separable = True`` takes an array of steps in ``prox`` too, one for each coordinate,
-    as :class:`~proxyprox.Adam` and :class:`~proxyprox.methods.Adagrad` need.
+    as :class:`~proxyprox.Adam` needs.
     """
 
     def value(self, w: Vector) -> float:

@@ -2,9 +2,8 @@
 
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Decay, Observation, Restart, Schedule, StepSize
-from proxyprox.stepsizes.prodigy import Prodigy
 
 __all__ = [
-    "AutoStep", "Constant", "Decay", "Observation", "Prodigy", "Restart", "Schedule", "StepSize",
+    "AutoStep", "Constant", "Decay", "Observation", "Restart", "Schedule", "StepSize",
     "as_step_size",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ gradients of :mod:`proxyprox.stepsizes.auto_distance`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,7 +15,17 @@ from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import instance, message, positive
 from proxyprox.stepsizes.auto_distance import DistanceState, DistanceStep
 from proxyprox.stepsizes.auto_proxy import ProxyState, ProxyStep
-from proxyprox.stepsizes.base import Constant, Observation, Restart, Schedule, Solve, StepSize
+from proxyprox.stepsizes.base import Constant, Observation, Schedule, StepSize
+
+
+def _of_rule(name: str) -> Any:
+    """Return a method of :class:`AutoStep` that calls that of the rule a state belongs to."""
+
+    @functools.wraps(getattr(StepSize, name))
+    def call(self: AutoStep, state: Any, *arguments: Any) -> Any:
+        return getattr(self.rule(state), name)(state, *arguments)
+
+    return call
 
 
 @dataclass(frozen=True)
@@ -48,14 +59,6 @@ class AutoStep(StepSize):
         rule: StepSize = self.proxy if uses_proxy else self.distance
         return rule.init(w0, problem, uses_proxy=uses_proxy)
 
-    def eta(self, state: Any, k: int) -> float:
-        """Return η of the step in progress; NaN before anything was observed."""
-        return self.rule(state).eta(state, k)
-
-    def comparison_point(self, state: Any, k: int) -> Vector | None:
-        """Return the point before at the steps that compare the two."""
-        return self.rule(state).comparison_point(state, k)
-
     def observe(self, state: Any, seen: Observation) -> Any:
         """Measure with a batch's gradients; the first ones show whether they are exact."""
         if seen.k == 0 and seen.noise == 0 and isinstance(state, DistanceState):
@@ -63,34 +66,20 @@ class AutoStep(StepSize):
             state = self.proxy.init(state.start, None, uses_proxy=False)
         return self.rule(state).observe(state, seen)
 
-    def gain(self, state: Any) -> float | None:
-        """Return the weight of the newest difference in the mean of all; None for no mean."""
-        return self.rule(state).gain(state)
-
-    def restart(self, state: Any) -> Restart | None:
-        """Return the centre before if the last step is taken back."""
-        return self.rule(state).restart(state)
-
-    def solve(
-        self, state: Any, k: int, linear: Vector, centre: Vector, solve: Solve
-    ) -> tuple[Vector, Any]:
-        """Solve the subproblem, with a smaller η if the step would be too long."""
-        return self.rule(state).solve(state, k, linear, centre, solve)
-
-    def end_step(self, state: Any, k: int, w: Vector) -> Any:
-        """Enter the step to w."""
-        return self.rule(state).end_step(state, k, w)
-
-    def answer(self, state: Any, w: Vector) -> Vector:
-        """Return an average of the iterates, or w if there is no noise."""
-        return self.rule(state).answer(state, w)
+    # The rest is the business of the rule that is chosen.
+    eta = _of_rule("eta")
+    comparison_point = _of_rule("comparison_point")
+    gain = _of_rule("gain")
+    restart = _of_rule("restart")
+    solve = _of_rule("solve")
+    end_step = _of_rule("end_step")
+    answer = _of_rule("answer")
 
 
 def as_step_size(
     eta: Any,
     *,
     allow_inf: bool = False,
-    auto: StepSize | None = None,
     remedy: str = "The theory allows eta up to 1/(4δ); with δ = 0 any positive eta converges.",
 ) -> StepSize:
     """Return the rule that a method's ``eta`` stands for.
@@ -102,8 +91,6 @@ def as_step_size(
         :class:`AutoStep`.
     allow_inf : bool
         Whether η may be infinite, which drops the proximal term.
-    auto : StepSize, optional
-        What "auto" stands for instead.
     remedy : str
         What the error says of a number that is refused; by default ProxyProx's limit.
 
@@ -116,7 +103,7 @@ def as_step_size(
     if isinstance(eta, StepSize):
         return eta
     if isinstance(eta, str) and eta == "auto":
-        return AutoStep() if auto is None else auto
+        return AutoStep()
     if isinstance(eta, (str, type)):
         allowed = "a positive number, a function of the step, a StepSize or 'auto'"
         make = f"Make one: {eta.__name__}(...)." if isinstance(eta, type) else ""
@@ -124,3 +111,11 @@ def as_step_size(
     if callable(eta):
         return Schedule(eta, allow_inf)
     return Constant(positive("eta", eta, remedy, allow_inf=allow_inf))
+
+
+def fixed_step_size(eta: Any, limit: str, remedy: str) -> StepSize:
+    """Return the rule of an η that is not measured; ``remedy`` is what to do instead of that."""
+    rule = as_step_size(eta, remedy=limit)
+    if rule.measures:
+        raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
+    return rule

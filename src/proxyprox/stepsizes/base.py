@@ -129,8 +129,6 @@ class StepSize:
     """
 
     measures: ClassVar[bool] = False
-    # note(etas) returns a sentence for the result's message, given η of every step.
-    note: ClassVar[Any] = None
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> Any:
         """Return the state before the first step."""

@@ -6,8 +6,7 @@ question                            function
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
 the same, of its relatives?         :func:`svrp_guarantee`, :func:`saga_guarantee`,
-                                    :func:`page_guarantee`, :func:`spam_guarantee`,
-                                    :func:`stabilized_guarantee`, :func:`fedred_guarantee`
+                                    :func:`page_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`,
@@ -15,7 +14,6 @@ how many inner steps?               :func:`inner_steps_sgd`,
                                     :func:`inner_steps_nesterov`
 is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
                                     :func:`lower_bound`, :func:`similarity_threshold`
-what does it cost in computation?   :func:`total_work`
 ==================================  ==========================================================
 
 ``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
@@ -24,7 +22,6 @@ that does and its docstring says so.
 """
 
 from proxyprox.theory.complexity import (
-    Work,
     exact_rounds,
     inner_steps_gradient_descent,
     inner_steps_nesterov,
@@ -33,7 +30,6 @@ from proxyprox.theory.complexity import (
     proxyprox_steps,
     sgd_steps,
     similarity_threshold,
-    total_work,
 )
 from proxyprox.theory.guarantees import (
     Plan,
@@ -44,37 +40,11 @@ from proxyprox.theory.guarantees import (
     nonconvex_noise_factor,
     plan_run,
 )
-from proxyprox.theory.relatives import (
-    fedred_guarantee,
-    page_guarantee,
-    saga_guarantee,
-    spam_guarantee,
-    stabilized_guarantee,
-    svrp_guarantee,
-)
+from proxyprox.theory.relatives import page_guarantee, saga_guarantee, svrp_guarantee
 
 __all__ = [
-    "Plan",
-    "Work",
-    "convex_regularization",
-    "exact_rounds",
-    "fedred_guarantee",
-    "guarantee",
-    "inner_steps_gradient_descent",
-    "inner_steps_nesterov",
-    "inner_steps_sgd",
-    "largest_step_size",
-    "lower_bound",
-    "nonconvex_guarantee",
-    "nonconvex_noise_factor",
-    "page_guarantee",
-    "plan_run",
-    "proxyprox_steps",
-    "saga_guarantee",
-    "sgd_steps",
-    "similarity_threshold",
-    "spam_guarantee",
-    "stabilized_guarantee",
-    "svrp_guarantee",
-    "total_work",
-]
+    "Plan", "convex_regularization", "exact_rounds", "guarantee", "inner_steps_gradient_descent",
+    "inner_steps_nesterov", "inner_steps_sgd", "largest_step_size", "lower_bound",
+    "nonconvex_guarantee", "nonconvex_noise_factor", "page_guarantee", "plan_run",
+    "proxyprox_steps", "saga_guarantee", "sgd_steps", "similarity_threshold", "svrp_guarantee",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is proven for the relatives of ProxyProx: variance reduction, SPAM, S-DANE, FedRed.
+"""What is proven for the relatives of ProxyProx with variance reduction.
 
 The published theorems are about other settings (a proximal step on a sampled loss, exact gradients,
 a server and clients). The statements here are for the methods as this package has them, one proxy
@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import math
 
-from proxyprox._util.validation import fraction, message, positive, whole
+from proxyprox._util.validation import fraction, positive, whole
 from proxyprox.theory.complexity import constants
-from proxyprox.theory.guarantees import geometric_sum, limit_step_size
+from proxyprox.theory.guarantees import limit_step_size
 
 
 def _quotient(a: float, b: float) -> float:
@@ -226,162 +226,3 @@ def page_guarantee(
         return 48 * initial_gap / eta / steps
     tau = min(eta * mu / (24 + eta * mu), 11 * p / 36)
     return initial_gap * math.exp(steps * math.log1p(-tau))
-
-
-def spam_guarantee(
-    *, eta: float, steps: int, initial_gap: float, sigma: float, delta: float, delta_B: float
-) -> float:
-    r"""Bound SPAM's mean squared gradient norm: its noise part vanishes with K.
-
-    With :math:`\eta_k = \eta(k+1)^{-1/3}`, :math:`a_k = (k+1)^{-2/3}`,
-    :math:`\eta \le \min\{\frac{1}{4\delta}, \frac{1}{12\delta_B}\}` and inner solves that meet
-    ``NonConvex()``, for any differentiable L,
-
-    .. math:: \frac1K\sum_{k=1}^K\mathbb{E}\|\nabla L(w_k)\|^2 \le \frac{48}{K^{2/3}}
-              \Bigl(\frac{L(w_0)-L^*}{\eta} + \bigl(\tfrac92 + 18\ln(K+1)\bigr)\sigma^2\Bigr).
-
-    Parameters
-    ----------
-    eta : float
-        η of the first step, as :class:`~proxyprox.methods.SPAM` takes it.
-    steps : int
-        Number K of outer steps, two target gradients of one batch each.
-    initial_gap : float
-        ``L(w_0) − L*``, or an upper bound on it.
-    sigma : float
-        Noise level: a batch's gradient has variance at most σ².
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    delta_B : float
-        Expected similarity δ_B of a batch.
-
-    Returns
-    -------
-    float
-        Upper bound on the mean over the iterates of ``E‖∇L(w_k)‖²``.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is too large, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> bound = spam_guarantee(
-    ...     eta=0.25, steps=1000, initial_gap=1.0, sigma=0.0, delta=1.0, delta_B=0.1
-    ... )
-    >>> round(bound, 9)
-    1.92
-    """
-    eta, initial_gap, sigma, delta, delta_B = constants(
-        eta=eta, initial_gap=initial_gap, sigma=sigma, delta=delta, delta_B=delta_B
-    )
-    steps = whole("steps", steps)
-    limits = {"1/(4*delta)": _quotient(0.25, delta), "1/(12*delta_B)": _quotient(1 / 12, delta_B)}
-    limit_step_size(eta, limits)
-    noise = (4.5 + 18 * math.log(steps + 1)) * sigma * sigma
-    return 48 * (initial_gap / eta + noise) / math.pow(steps, 2 / 3)
-
-
-def stabilized_guarantee(
-    *, eta: float, steps: int, B: float, sigma: float, delta: float, mu: float = 0.0
-) -> float:
-    r"""Bound the expected suboptimality of a mean of S-DANE's iterates with sampled gradients.
-
-    Let L be μ-strongly convex (μ ≥ 0), :math:`\eta \le 1/(5\delta)`, inner solves meet ``SDane()``,
-    ``‖∇φ(w⁺)‖ ≤ ‖w⁺ − v‖/(2η)``, and both gradients of an iteration be unbiased with variance at
-    most σ², of independent batches. The mean of the K iterates w with weights
-    :math:`(1+\eta\mu)^{k-1}`, whose sum is :math:`A_K`, satisfies
-
-    .. math:: \mathbb{E}L(\bar w_K) - L^* \le \frac{B^2}{2\eta A_K}
-              + \frac{3\eta\sigma^2}{2(1+\eta\mu)}.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    steps : int
-        Number K of iterations: half the steps of the run, two target gradients each.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of a target gradient; 0 for exact ones.
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    mu : float, default 0.0
-        Strong convexity μ that the method is given; 0 for the uniform mean.
-
-    Returns
-    -------
-    float
-        Upper bound on the expected suboptimality.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` exceeds 1/(5δ), or an argument is out of its range.
-
-    Examples
-    --------
-    >>> stabilized_guarantee(eta=0.2, steps=50, B=2.0, sigma=1.0, delta=1.0)
-    0.5
-    """
-    eta, B, sigma, delta, mu = constants(eta=eta, B=B, sigma=sigma, delta=delta, mu=mu)
-    steps = whole("steps", steps)
-    limit_step_size(eta, {"1/(5*delta)": _quotient(0.2, delta)})
-    noise = 3 * eta * sigma * sigma / (2 * (1 + eta * mu))
-    return B * B / (2 * eta) / geometric_sum(eta * mu, steps) + noise
-
-
-def fedred_guarantee(
-    *, eta: float, steps: int, B: float, sigma: float, delta: float, p: float, gamma: float
-) -> float:
-    r"""Bound the expected suboptimality of the mean of FedRed's centres.
-
-    Let L and L̂ be convex, L̂ H-smooth, :math:`\gamma \le 1/H` and :math:`\eta < 1/\delta`. After K
-    target gradients, and K/p proxy gradients on average,
-
-    .. math:: \mathbb{E}L\Bigl(\frac1K\sum_{k=1}^K w_k\Bigr) - L^* \le
-              \Bigl(\frac{1+\eta\delta}{2\eta} + \frac{p}{2\gamma}\Bigr)\frac{B^2}{K}
-              + \frac{\eta\sigma^2}{2(1-\eta\delta)}.
-
-    There is no inner accuracy in it: each proxy gradient is used once.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η of the term around the centre.
-    steps : int
-        Number K of outer steps, one target gradient each.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of a target gradient; 0 for exact ones.
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    p : float
-        Probability of a new centre after each proxy gradient.
-    gamma : float
-        Step size γ of the proxy gradients, at most 1/H.
-
-    Returns
-    -------
-    float
-        Upper bound on the expected suboptimality.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is not below 1/δ, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> fedred_guarantee(eta=0.5, steps=40, B=1.0, sigma=0.0, delta=1.0, p=0.1, gamma=0.05)
-    0.0625
-    """
-    eta, B, sigma, delta = constants(eta=eta, B=B, sigma=sigma, delta=delta)
-    steps, p, gamma = whole("steps", steps), fraction("p", p), positive("gamma", gamma)
-    if eta * delta >= 1:
-        raise ValueError(message("eta", eta, f"below 1/delta = {1 / delta:.6g}"))
-    start = (1 + eta * delta) / (2 * eta) + p / (2 * gamma)
-    return start * B * B / steps + eta * sigma * sigma / (2 * (1 - eta * delta))

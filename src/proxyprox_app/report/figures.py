@@ -31,7 +31,7 @@ _COLOURS = {
     r"^ERM|alone$|^LogisticRegression|^target": "009E73",
     r"^mix": "6B8E23",
     r"^(fine|weighted|importance)": "E0218A",
-    r"Nesterov|heavy ball|momentum|Adagrad|CG": "A65628",
+    r"Nesterov|heavy ball|momentum|CG": "A65628",
     r"^AdamW, (inter|\d)": "CC79A7",
     r"Adam|least_squares": "D55E00",
     r"BFGS|lbfgs": "CC79A7",

@@ -19,7 +19,7 @@ Row = dict[str, Any]
 ERM = "ERM on the rows seen"
 """The baseline without a proxy: fit the rows bought so far."""
 
-BASELINES = ("SGD", "gradient descent", "heavy ball", "Nesterov", "Adagrad", "Adam")
+BASELINES = ("SGD", "gradient descent", "heavy ball", "Nesterov", "Adam")
 """Methods without a proxy; the one that ends lowest is what others are compared with."""
 
 LEDGER_FIELDS = (

@@ -15,7 +15,7 @@ from proxyprox.problems.families import FAMILIES
 from proxyprox.stepsizes import as_step_size
 from proxyprox_app.study.tables import KINDS
 
-WITHOUT_PROXY = ("sgd", "momentum", "adagrad", "adam")
+WITHOUT_PROXY = ("sgd", "momentum", "adam")
 METHODS = ("proxyprox", *WITHOUT_PROXY, "auxmom", "auxmvr", "dane")
 # Methods whose step size is that of their inner gradient descent.
 INNER_DESCENT = ("auxmom", "auxmvr")

@@ -64,7 +64,6 @@ _GRIDS: dict[str, tuple[Any, ...]] = {
     "sgd": ("SGD", 0.1, 2.5, 0.2),
     "gradient descent": ("gradient descent", 0.1, 2.5, 0.2),
     "momentum": ("heavy ball", 0.025, 2.5, 0.2),
-    "adagrad": ("Adagrad", 0.1, 2.5, 0.2),
     "adam": ("Adam", 0.01, 2.5, 0.2),
     "auxmom": ("AuxMom", 0.05, 2.5, 5.0),
     "auxmvr": ("AuxMVR", 0.05, 2.5, 5.0),
@@ -438,7 +437,6 @@ def _arguments(settings: MethodSettings, common: dict[str, Any], eta: Any) -> di
     if settings.name in WITHOUT_PROXY:
         kinds: dict[str, Any] = {
             "momentum": pp.methods.Momentum,
-            "adagrad": pp.methods.Adagrad,
             "adam": pp.Adam,
         }
         return {"method": kinds.get(settings.name, pp.SGD)(eta), **common}

@@ -142,7 +142,7 @@ def test_sentence_names_best_baseline_and_fit() -> None:
 
 
 def test_the_best_method_without_a_proxy_is_the_baseline() -> None:
-    rows = [*ROWS, *curve("Adam", [1.0, 0.6, 0.06, 0.05]), *curve("Adagrad", [1.0, None])]
+    rows = [*ROWS, *curve("Adam", [1.0, 0.6, 0.06, 0.05]), *curve("Nesterov", [1.0, None])]
     (text,) = sentences(rows)
     assert "Adam is 0.05 above the optimum, 50 times as far. It got as low as Adam's end" in text
 
