@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._util import codec
 
 A, B = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0])
 PROXY = pp.Quadratic(A + 0.1 * np.eye(3))
@@ -51,17 +50,19 @@ def logistic(dtype=np.float64, **options):
     return pp.logistic_regression(X, y, l2=1e-3, **options)
 
 
-@pytest.mark.parametrize("combined", [False, True])
-@pytest.mark.parametrize("method", [None, pp.ProxyProx(eta=2.0), pp.DANE(eta=2.0)])
-@pytest.mark.parametrize("saved", [False, True])
-def test_counts_are_those_of_the_calls(combined, method, saved, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "combined", "saved"),
+    [(None, False, True), (pp.ProxyProx(eta=2.0), True, True), (pp.DANE(eta=2.0), True, False)],
+)
+def test_counts_are_those_of_the_calls(method, combined, saved, tmp_path):
     target = Counted(combined)
     where = tmp_path / "run" if saved else None
     result = pp.minimize(
         pp.Problem(target, PROXY), np.zeros(3), method=method, steps=20, checkpoint=where
     )
     assert (result.nfev, result.njev) == (target.values, target.gradients)
-    assert result.nit == result.steps
+    assert result.nit == result.steps == result.trace[-1].k + 1
+    assert "residual" in repr(result.trace)
     assert result.x is result.w
     assert result.fun == pytest.approx(target.value(result.x))
     assert result.fun == result.values[1]
@@ -125,16 +126,6 @@ def test_results_of_broken_off_and_open_runs_have_the_names():
     assert result.fun == pytest.approx(target.value(result.x))
 
 
-def test_safeguarded_runs_have_the_names():
-    target = logistic(batch_size=8)
-    result = pp.minimize(
-        pp.Problem(target, target.subsample(40, rng=0)), steps=30, safeguard=True, rng=0
-    )
-    assert result.fun == pytest.approx(target.value(result.x))
-    assert result.njev == result.ledger.target_gradients
-    assert result.nit == 30
-
-
 def test_tensors_have_the_names():
     torch = pytest.importorskip("torch")
     target = pp.Quadratic(torch.diag(torch.tensor([1.0, 9.0]).double()), b=torch.ones(2).double())
@@ -147,21 +138,17 @@ def test_tensors_have_the_names():
 def test_a_tuned_policy_has_the_names():
     from proxyprox import simulation as sim
 
-    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(1))
-
     def cart(gain):
         return sim.FunctionSystem(lambda x, u: x + gain * u, 1, 1)
 
-    start = np.ones((1, 1))
-    simulator = sim.SimulatorProxy(task, cart(1.0), start)
-    robot = sim.SimulatedRobot(cart(0.7), start)
+    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(1))
+    simulator = sim.SimulatorProxy(task, cart(1.0), np.ones((1, 1)))
+    robot = sim.SimulatedRobot(cart(0.7), np.ones((1, 1)))
     target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(simulator, rollouts=1))
     tuned = sim.tune(target, simulator, rollouts=4)
     assert tuned.x is tuned.w
     assert (tuned.nit, tuned.njev) == (tuned.result.steps, tuned.result.njev)
-    assert isinstance(tuned.nfev, int)
     assert tuned.success
-    assert tuned.message
     assert math.isfinite(tuned.fun)
     assert not hasattr(tuned, "nonsense")
 
@@ -183,27 +170,6 @@ def test_seconds_inside_the_proxy_are_counted():
     assert alone.ledger.proxy_seconds == 0
 
 
-def test_a_file_from_before_the_new_counts_resumes(tmp_path, monkeypatch):
-    newer, names = {"value_calls", "proxy_seconds", "gradient"}, codec.field_names
-
-    def as_before(cls):
-        known = names(cls)
-        changed = cls in (pp.Ledger, pp.result.StepRecord)
-        return [name for name in known if name not in newer] if changed else known
-
-    target = logistic(batch_size=8)
-    call = {"method": pp.ProxyProx(eta=1.0), "rng": 0, "stop": pp.stopping.SDane()}
-    problem = pp.Problem(target, target.subsample(40, rng=0))
-    with monkeypatch.context() as patched:
-        patched.setattr(codec, "field_names", as_before)
-        pp.minimize(problem, steps=4, checkpoint=tmp_path / "run", **call)
-    resumed = pp.minimize(problem, steps=9, checkpoint=tmp_path / "run", **call)
-    whole = pp.minimize(problem, steps=9, **call)
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    assert np.isnan(resumed.trace["gradient"][:4]).all()
-    assert (resumed.trace["gradient"][4:] == whole.trace["gradient"][4:]).all()
-
-
 # -- the figure -----------------------------------------------------------------------------------
 
 
@@ -215,7 +181,7 @@ def pyplot(monkeypatch):
     pyplot.close("all")
 
 
-def test_the_figure_shows_the_loss(pyplot, tmp_path):
+def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_path):
     target = logistic()
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)))
     ax = result.plot()
@@ -225,9 +191,6 @@ def test_the_figure_shows_the_loss(pyplot, tmp_path):
     assert lowest[-1] == pytest.approx(result.fun)
     assert list(ax.lines[0].get_xdata()) == list(range(1, result.njev + 1))
     ax.figure.savefig(tmp_path / "run.png")
-
-
-def test_the_figure_says_if_it_shows_gradients(pyplot):
     target = logistic(batch_size=8)
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), steps=20, rng=0)
     own = pyplot.subplots()[1]
@@ -236,15 +199,11 @@ def test_the_figure_says_if_it_shows_gradients(pyplot):
     assert "loss" in own.get_ylabel()  # that it is not known
     (line,) = own.lines
     assert np.allclose(line.get_ydata(), result.trace["gradient"])
-
-
-def test_a_run_of_no_step_has_a_figure(pyplot):
     pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result().plot()
 
 
 def test_the_figure_needs_matplotlib(monkeypatch):
-    target = logistic()
-    result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), budget=3)
+    result = pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result()
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"proxyprox\[plot\]"):
         result.plot()
@@ -253,44 +212,30 @@ def test_the_figure_needs_matplotlib(monkeypatch):
 # -- names of other libraries ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("maxiter", "steps="), ("x0", "w0="), ("jac", "Problem"), ("bounds", "bounds="),
-        ("options", "steps="), ("args", "lambda"), ("gtol", "atol="), ("seed", "rng="),
-        ("learning_rate", "eta="), ("stesp", "steps="), ("nonsense", "w0, method, steps"),
-    ],
-)  # fmt: skip
-def test_arguments_of_others_are_answered_with_ours(name, word):
-    with pytest.raises(TypeError, match=name) as caught:
-        pp.minimize(pp.Problem(logistic(), PROXY_5), **{name: 10})
-    assert word in str(caught.value)
-    if name not in ("bounds", "jac"):
-        with pytest.raises(TypeError, match=name):
-            pp.Run(pp.Problem(logistic(), PROXY_5), **{name: 10})
+FOREIGN = {
+    "maxiter": "steps=", "x0": "w0=", "jac": "Problem", "bounds": "bounds=", "options": "steps=",
+    "args": "lambda", "gtol": "atol=", "seed": "rng=", "learning_rate": "eta=", "stesp": "steps=",
+    "nonsense": "w0, method, steps",
+}  # fmt: skip
+OF_PROBLEMS = {
+    "fun": "objective=", "jac": "(value, gradient)", "x0": "w0=", "tol": "minimize",
+    "penlty": "penalty=", "l1": "L1", "maxiter": "steps=", "upper": "bounds=",
+}  # fmt: skip
 
 
-PROXY_5 = pp.Quadratic(np.eye(5))
-
-
-@pytest.mark.parametrize(
-    ("name", "word"),
-    [
-        ("fun", "objective="), ("jac", "(value, gradient)"), ("x0", "w0="), ("tol", "minimize"),
-        ("penlty", "penalty="), ("l1", "L1"), ("maxiter", "steps="), ("upper", "bounds="),
-    ],
-)  # fmt: skip
-def test_a_problem_answers_them_too(name, word):
-    with pytest.raises(TypeError, match=name) as caught:
-        pp.Problem(logistic(), **{name: 10})
-    assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(("name", "word"), [("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam(0.01)")])
-def test_methods_are_not_named_by_text(name, word):
-    with pytest.raises(TypeError, match="method") as caught:
-        pp.minimize(pp.Problem(logistic(), PROXY_5), method=name)
-    assert word in str(caught.value)
+def test_arguments_of_others_are_answered_with_ours():
+    problem = pp.Problem(logistic(), pp.Quadratic(np.eye(5)))
+    calls = [(pp.minimize, problem, {name: 10}, name, word) for name, word in FOREIGN.items()]
+    calls += [
+        (pp.Run, problem, {name: 10}, name, name) for name in FOREIGN.keys() - {"bounds", "jac"}
+    ]
+    calls += [(pp.Problem, logistic(), {n: 10}, n, word) for n, word in OF_PROBLEMS.items()]
+    for name, word in (("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam(0.01)")):
+        calls.append((pp.minimize, problem, {"method": name}, "method", word))
+    for function, first, given, name, word in calls:
+        with pytest.raises(TypeError, match=name) as caught:
+            function(first, **given)
+        assert word in str(caught.value)
 
 
 # -- single precision -----------------------------------------------------------------------------
@@ -330,8 +275,13 @@ LINEAR = {
 }
 
 
-@pytest.mark.parametrize("how", ["plain", "w0", "proxy", "L1", "Box", "tol", "no value"])
-@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("logistic", "plain"), ("logistic", "w0"), ("logistic", "Box"), ("softmax", "proxy"),
+        ("softmax", "tol"), ("Poisson", "L1"), ("Poisson", "plain"), ("linear", "w0"),
+    ],
+)  # fmt: skip
 def test_one_gradient_is_paid_if_the_proxy_has_the_targets_curvature(name, how):
     target = LINEAR[name]()
     call, given, penalty = {}, {}, None
@@ -389,14 +339,6 @@ def test_other_steps_of_dane_pay_for_the_last_gradient():
         problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.averaging.Uniform()
     )
     assert np.linalg.norm(target.gradient(averaged.x)) <= 1e-8 * np.linalg.norm(B)
-
-
-def test_a_trace_shows_its_columns_and_its_records():
-    trace = pp.minimize(
-        pp.Problem(pp.Quadratic(np.eye(2), b=np.ones(2)), pp.Quadratic(np.eye(2)))
-    ).trace
-    assert "residual" in repr(trace)
-    assert trace[-1].k == trace["k"][-1]
 
 
 def test_an_interrupt_says_where_the_run_is_saved(tmp_path):

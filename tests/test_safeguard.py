@@ -7,6 +7,10 @@ import pytest
 
 import proxyprox as pp
 
+ZERO = np.zeros(10)
+AUTO = {"method": pp.ProxyProx("auto"), "rng": 0, "safeguard": True}
+EXACT = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
+
 
 @pytest.fixture(scope="module")
 def target():
@@ -14,6 +18,11 @@ def target():
     X = rng.normal(size=(1500, 10)) * np.linspace(1, 0.1, 10)
     y = X @ rng.normal(size=10) * 3 + rng.logistic(size=1500) > 0
     return pp.logistic_regression(X, y, l2=1e-3, batch_size=16)
+
+
+@pytest.fixture(scope="module")
+def sample(target):
+    return target.subsample(300, rng=0)
 
 
 def without_rows(target, *, repeatable=True):
@@ -26,24 +35,16 @@ def without_rows(target, *, repeatable=True):
     )
 
 
-def flipped(loss):
-    return pp.FunctionProxy(
-        lambda w: -loss.value(w), lambda w: -loss.gradient(w), smoothness=loss.smoothness
-    )
-
-
 def times(loss, s):
+    smoothness = abs(s) * loss.smoothness
     return pp.FunctionProxy(
-        lambda w: s * loss.value(w), lambda w: s * loss.gradient(w), smoothness=s * loss.smoothness
+        lambda w: s * loss.value(w), lambda w: s * loss.gradient(w), smoothness=smoothness
     )
 
 
 USELESS = {
     "columns permuted": lambda t: pp.GLM(t.design.X[:, ::-1].copy(), None, t.family, l2=t.l2),
-    "unrelated": lambda t: pp.GLM(
-        5 * np.random.default_rng(1).normal(size=(200, 10)), None, t.family, l2=t.l2
-    ),
-    "sign-flipped": flipped,
+    "sign-flipped": lambda t: times(t, -1.0),
     "× 1000": lambda t: times(t, 1e3),
     "× 0.001": lambda t: times(t, 1e-3),
 }
@@ -52,46 +53,38 @@ USELESS = {
 @pytest.fixture(scope="module")
 def tuned_sgd(target):
     """Return the lowest loss of SGD after 150 steps, over step sizes and averages."""
-    problem, H, losses = pp.Problem(target), 2.0, []
-    for eta in (0.1 * 2.2**j / H for j in range(10)):
+    problem, losses = pp.Problem(target), []
+    for eta in (0.1 * 3.0**j / 2.0 for j in range(7)):
         for averaging in (pp.averaging.Last(), pp.averaging.Uniform()):
-            result = pp.minimize(
-                problem, np.zeros(10), method=pp.SGD(eta), steps=150, rng=0, averaging=averaging
-            )
-            losses.append(problem.value(result.w))
+            call = {"method": pp.SGD(eta), "steps": 150, "rng": 0, "averaging": averaging}
+            losses.append(problem.value(pp.minimize(problem, ZERO, **call).w))
     return min(losses)
 
 
 @pytest.mark.parametrize("kind", USELESS)
-@pytest.mark.parametrize("rows", [True, False])
-def test_a_useless_proxy_costs_at_most_five_per_cent(target, tuned_sgd, kind, rows):
-    objective = target if rows else without_rows(target)
-    problem = pp.Problem(objective, USELESS[kind](target))
-    call = {"method": pp.ProxyProx("auto"), "steps": 150, "rng": 0, "safeguard": True}
-    result = pp.minimize(problem, np.zeros(10), **call)
-    assert problem.value(result.w) <= 1.05 * tuned_sgd
-    assert result.safeguard.chosen in ("proxy", "SGD", "ERM")
-    assert result.safeguard.verdict in result.message
+def test_a_useless_proxy_costs_at_most_five_per_cent(target, tuned_sgd, kind):
+    for objective in (target, without_rows(target)):
+        problem = pp.Problem(objective, USELESS[kind](target))
+        result = pp.minimize(problem, ZERO, steps=150, **AUTO)
+        assert problem.value(result.w) <= 1.05 * tuned_sgd
+        assert result.safeguard.chosen in ("proxy", "SGD", "ERM")
+        assert result.safeguard.verdict in result.message
 
 
 def test_a_proxy_that_turns_out_bad_is_dropped_with_a_message(target, caplog):
     problem = pp.Problem(without_rows(target), times(target, 1e3))
     seen = []
-    result = pp.minimize(
-        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=100, rng=0, safeguard=True,
-        callback=seen.append,
-    )  # fmt: skip
+    result = pp.minimize(problem, ZERO, steps=100, callback=seen.append, **AUTO)
     evidence = result.safeguard
     assert evidence.chosen == "SGD"
     # Three held-out batches, all that 15 % allow at 20 steps, are too few for it.
     assert evidence.dropped_at == 40
-    assert "The proxy was dropped after 40 steps: the held-out loss of SGD" in (result.message)
+    assert "The proxy was dropped after 40 steps: the held-out loss of SGD" in result.message
     assert result.steps == len(seen) == 100
     early, check = evidence.checks
     assert (early.batches, check.batches) == (3, 6)
     assert early.needed > check.needed > 3
     assert check.gap > check.needed * check.standard_error > 0
-    assert "by" in str(evidence)
     # Said when it happened, and again in what is printed at the end.
     assert [step.note != "" for step in seen] == [k == 39 for k in range(100)]
     assert seen[39].note == evidence.verdict == caplog.messages[0]
@@ -104,65 +97,38 @@ def test_a_proxy_whose_run_breaks_down_is_dropped(target):
 
     proxy = pp.FunctionProxy(target.value, gradient, smoothness=target.smoothness)
     problem = pp.Problem(without_rows(target), proxy)
-    call = {"method": pp.ProxyProx(eta=10.0), "steps": 60, "rng": 0}
-    assert not pp.minimize(problem, np.zeros(10), **call).success
-    result = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
+    call = {"method": pp.ProxyProx(eta=10.0), "steps": 30, "rng": 0}
+    assert not pp.minimize(problem, ZERO, **call).success
+    result = pp.minimize(problem, ZERO, **call, safeguard=True)
     assert result.success
     assert result.safeguard.chosen == "SGD"
     assert "the proxy's gradient was not finite" in result.message
 
 
-def test_a_good_proxy_is_kept_and_sgd_is_spared(target):
+def test_a_good_proxy_is_kept_and_sgd_is_spared():
     rng = np.random.default_rng(5)
     scales = np.logspace(0, -2, 10)
     X = rng.normal(size=(2000, 10)) * scales
     y = X @ (rng.normal(size=10) / scales) + rng.logistic(size=2000) > 0
     steep = pp.logistic_regression(X, y, l2=1e-6, batch_size=256)
     problem = pp.Problem(without_rows(steep), steep.label_free())
-    call = {"method": pp.ProxyProx("auto"), "steps": 200, "rng": 0}
-    result = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
+    result = pp.minimize(problem, ZERO, steps=200, **AUTO)
     assert result.safeguard.chosen == "proxy"
     assert result.safeguard.dropped_at is None
     # Two clear leads, then no more comparisons and no more gradients for SGD.
     assert len(result.safeguard.checks) < 5
     assert result.ledger.target_gradients < 2 * 200
-    sgd = pp.minimize(problem, np.zeros(10), method=pp.SGD("auto"), steps=200, rng=0)
+    sgd = pp.minimize(problem, ZERO, method=pp.SGD("auto"), steps=200, rng=0)
     assert problem.value(result.w) < problem.value(sgd.w)
 
 
-def test_what_is_charged(target):
-    asked = {"gradients": 0}
-
-    class Counted:
-        repeatable = True
-
-        def sample(self, rng):
-            return target.sample(rng)
-
-        def gradient(self, w, batch):
-            asked["gradients"] += 1
-            return target.gradient(w, batch)
-
-    problem = pp.Problem(Counted(), target.subsample(300, rng=0))
-    result = pp.minimize(
-        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=64, rng=0, safeguard=True
-    )
-    assert result.ledger.target_gradients == asked["gradients"]
-    # 15 % of 64 batches; earlier ones are used again.
-    assert result.ledger.target_samples == 16 * (64 + 9)
-    assert [check.batches for check in result.safeguard.checks] == [3, 6, 8]
+STEPS = (10, 13, 14, 15, 19, 20, 21, 27, 40, 41, 99)
 
 
-STEPS = (10, 13, 14, 15, 19, 20, 21, 27, 40, 41, 99, 300)
-
-
-@pytest.mark.parametrize(
-    ("repeatable", "size", "lengths"),
-    [(True, 1, (*STEPS, 1000)), (True, 5, STEPS), (False, 1, STEPS)],
-)
-def test_at_most_fifteen_per_cent_more_samples_are_drawn(repeatable, size, lengths):
+@pytest.mark.parametrize(("repeatable", "size"), [(True, 5), (False, 1)])
+def test_at_most_fifteen_per_cent_more_samples_are_drawn(repeatable, size):
     P = np.diag([1.0, 3.0])
-    for steps in lengths:
+    for steps in STEPS:
         asked = []
 
         def gradient(w, batch, asked=asked):
@@ -178,6 +144,7 @@ def test_at_most_fifteen_per_cent_more_samples_are_drawn(repeatable, size, lengt
         )  # fmt: skip
         evidence = result.safeguard
         drawn = len(set(asked))
+        assert result.ledger.target_gradients == len(asked)
         assert result.ledger.target_samples == size * drawn
         # Batches that may not be evaluated again are the rival's own, or used in one comparison.
         held_out = drawn - steps if repeatable else sum(c.batches for c in evidence.checks)
@@ -185,72 +152,65 @@ def test_at_most_fifteen_per_cent_more_samples_are_drawn(repeatable, size, lengt
         assert bool(evidence.checks) == bool(held_out) == (steps >= 14)
         assert all(check.batches >= 2 for check in evidence.checks)
         assert ("nothing was compared" in evidence.verdict) == (steps < 14)
-        if not repeatable:
-            assert len(asked) == drawn
+        assert repeatable or len(asked) == drawn
 
 
-@pytest.mark.parametrize("limit", [120, 400])
-def test_a_budget_is_never_exceeded(target, limit):
-    for objective in (target, without_rows(target), without_rows(target, repeatable=False)):
-        result = pp.minimize(
-            pp.Problem(objective, target.subsample(300, rng=0)), np.zeros(10),
-            method=pp.ProxyProx("auto"), budget=limit, rng=0, safeguard=True,
-        )  # fmt: skip
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_budgets_are_kept_and_samples_shown_by_their_use(target, sample, repeatable):
+    objective = without_rows(target, repeatable=repeatable)
+    objective.samples = len
+    problem = pp.Problem(objective, sample)
+    for limit in (120, 400):
+        result = pp.minimize(problem, ZERO, budget=limit, **AUTO)
         assert result.ledger.target_gradients <= limit
         assert result.safeguard is not None
+    result = pp.minimize(problem, ZERO, steps=64, **AUTO)
+    samples = result.safeguard.samples
+    assert sum(samples.values()) == result.ledger.target_samples
+    assert (samples["run"], samples["SGD"]) == (1024, 0 if repeatable else 1024)
+    assert samples["held out"] <= 0.15 * 1024
+    assert ("run 1,024, SGD 1,024, held out" in str(result)) == (not repeatable)
+    if repeatable:
+        # 15 % of 64 batches; earlier ones are used again.
+        assert result.ledger.target_samples == 16 * (64 + 9)
+        assert [check.batches for check in result.safeguard.checks] == [3, 6, 8]
 
 
-def test_batches_that_may_not_be_repeated_are_not(target):
-    seen = []
-
-    def gradient(w, batch):
-        seen.append(batch.tobytes())
-        return target.gradient(w, batch)
-
-    objective = pp.FunctionObjective(gradient, sample=target.sample, repeatable=False)
-    problem = pp.Problem(objective, target.subsample(300, rng=0))
-    result = pp.minimize(
-        problem, np.zeros(10), method=pp.ProxyProx("auto"), steps=50, rng=0, safeguard=True
-    )
-    assert len(seen) == len(set(seen)) == result.ledger.target_gradients
-    assert result.ledger.target_samples == 16 * len(seen)
-
-
-def test_the_same_seed_gives_the_same_answer_and_exact_targets_work(target):
-    problem = pp.Problem(target, target.subsample(300, rng=0))
-    call = {"method": pp.ProxyProx("auto"), "steps": 50, "rng": 3, "safeguard": True}
-    first, second = (pp.minimize(problem, **call) for _ in range(2))
+def test_the_same_seed_gives_the_same_answer_and_exact_targets_work(target, sample):
+    problem = pp.Problem(target, sample)
+    first, second = (pp.minimize(problem, steps=50, **AUTO) for _ in range(2))
     assert first.w.tobytes() == second.w.tobytes()
     assert first.safeguard == second.safeguard
-    exact = pp.Problem(target.with_batch_size(None), target.subsample(300, rng=0))
-    result = pp.minimize(exact, **call)
+    result = pp.minimize(pp.Problem(target.with_batch_size(None), sample), steps=50, **AUTO)
     assert result.safeguard.chosen == "proxy"
     assert result.safeguard.checks[0].standard_error == 0
+    assert pp.minimize(problem, budget=120, **AUTO).ledger.target_gradients <= 120
 
 
-def test_the_gap_of_a_quadratic_is_exact():
-    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
-    problem = pp.Problem(target, pp.Quadratic(np.diag([1.0, 1.0])))
+@pytest.mark.parametrize("penalty", [None, pp.L1(0.3)])
+def test_the_gap_of_a_quadratic_is_exact_and_includes_the_penalty(penalty):
+    problem = pp.Problem(EXACT, pp.Quadratic(np.eye(2)), penalty)
     result = pp.minimize(problem, method=pp.ProxyProx(0.1), steps=5, safeguard=True)
-    check = result.safeguard.checks[-1]
-    sgd = pp.minimize(problem, method=pp.SGD("auto"), steps=5)
-    ours = pp.minimize(problem, method=pp.ProxyProx(0.1), steps=5)
-    assert check.gap == pytest.approx(target.value(ours.w) - target.value(sgd.w), rel=1e-9)
+    ours, sgd = (
+        problem.value(pp.minimize(problem, method=method, steps=5).w)
+        for method in (pp.ProxyProx(0.1), pp.SGD("auto"))
+    )
+    assert result.safeguard.checks[-1].gap == pytest.approx(ours - sgd, rel=1e-9)
 
 
-def test_the_rival_may_be_given(target):
-    problem = pp.Problem(without_rows(target), times(target, 1e3))
-    call = {"method": pp.ProxyProx("auto"), "steps": 60, "rng": 0}
-    slow = pp.minimize(problem, np.zeros(10), **call, safeguard=pp.SGD(0.05))
-    auto = pp.minimize(problem, np.zeros(10), **call, safeguard=True)
-    assert slow.safeguard.chosen == auto.safeguard.chosen == "SGD"
-    assert problem.value(auto.w) < problem.value(slow.w)
-    for wrong in ("SGD", pp.SGD, pp.ProxyProx(1.0)):
-        with pytest.raises(TypeError, match=r"safeguard must be .* a method without a proxy"):
-            pp.minimize(problem, np.zeros(10), **call, safeguard=wrong)
+def test_rounding_drops_no_proxy():
+    problem = pp.Problem((EXACT.value, EXACT.gradient), EXACT)
+    result = pp.minimize(problem, np.ones(2), steps=60, safeguard=True)
+    assert result.safeguard.dropped_at is None
+    assert result.safeguard.chosen == "proxy"
+    check = result.safeguard.checks[0]
+    assert 0 < check.rounding < 1e-8
+    assert not check.clear
+    assert "after 20 steps" in str(check)
+    assert "equal up to rounding (1 batch)" in str(check)
 
 
-@pytest.mark.parametrize("rival", [pp.Adam(0.1), pp.methods.Momentum(nesterov=True)], ids=repr)
+@pytest.mark.parametrize("rival", [pp.Adam(), pp.SGD(0.1)], ids=repr)
 def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
     noisy = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]), noise=0.1)
     problem = pp.Problem(noisy, pp.Quadratic(1e4 * np.eye(2)))
@@ -272,36 +232,14 @@ def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
     again = pp.minimize(problem, checkpoint=file, **call)
     assert again.w.tobytes() == result.w.tobytes()
     assert again.safeguard == result.safeguard
-
-
-def test_rounding_drops_no_proxy():
-    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
-    problem = pp.Problem((target.value, target.gradient), target)
-    result = pp.minimize(problem, np.ones(2), steps=60, safeguard=True)
-    assert result.safeguard.dropped_at is None
-    assert result.safeguard.chosen == "proxy"
-    check = result.safeguard.checks[0]
-    assert 0 < check.rounding < 1e-8
-    assert not check.clear
-    assert str(check) == (
-        "after 20 steps the held-out losses of the proxy and SGD are equal up to rounding (1 batch)"
-    )
-
-
-def test_the_penalty_counts_in_a_comparison():
-    target = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
-    problem = pp.Problem(target, pp.Quadratic(np.diag([1.0, 1.0])), pp.L1(0.3))
-    call = {"steps": 5}
-    check = pp.minimize(problem, method=pp.ProxyProx(0.1), safeguard=True, **call).safeguard.checks
-    sgd = pp.minimize(problem, method=pp.SGD("auto"), **call)
-    ours = pp.minimize(problem, method=pp.ProxyProx(0.1), **call)
-    assert check[-1].gap == pytest.approx(problem.value(ours.w) - problem.value(sgd.w), rel=1e-9)
+    for wrong in ("SGD", pp.SGD, pp.ProxyProx(1.0)):
+        with pytest.raises(TypeError, match="safeguard"):
+            pp.minimize(problem, **{**call, "safeguard": wrong})
 
 
 def test_a_verdict_within_the_error_says_so(target):
-    seen = set()
-    for seed in range(6):
-        problem = pp.Problem(target, target.label_free())
+    seen, problem = set(), pp.Problem(target, target.label_free())
+    for seed in range(4):
         evidence = pp.minimize(problem, steps=40, rng=seed, safeguard=True).safeguard
         last = [check for check in evidence.checks if check.step == 40]
         decided = last[-1:] if evidence.chosen == "ERM" else last
@@ -311,17 +249,3 @@ def test_a_verdict_within_the_error_says_so(target):
         assert all("± one standard error; 3" in str(check) for check in last)
         seen.add(unclear)
     assert True in seen
-
-
-def test_samples_of_a_rival_that_draws_its_own_are_shown(target):
-    for repeatable in (True, False):
-        objective = without_rows(target, repeatable=repeatable)
-        objective.samples = len
-        problem = pp.Problem(objective, target.label_free())
-        result = pp.minimize(problem, np.zeros(10), steps=40, rng=0, safeguard=True)
-        samples = result.safeguard.samples
-        assert sum(samples.values()) == result.ledger.target_samples
-        assert samples["run"] == 640
-        assert samples["SGD"] == (0 if repeatable else 640)
-        assert samples["held out"] <= 0.15 * 640
-        assert ("run 640, SGD 640, held out" in str(result)) == (not repeatable)

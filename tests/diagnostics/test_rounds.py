@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,47 +14,36 @@ import proxyprox as pp
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import RoundAudit, Verdict
-from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
-from proxyprox_app.report.page import audit_values, write_audit_page
+from proxyprox_app.report.page import audit_values
 
 EPSILON = 1e-6
-
-
-def table(seed: int = 0, rows: int = 4000, size: int = 30) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((rows, size)) * np.geomspace(1, 0.02, size)
-    return X, X @ (4 * rng.standard_normal(size)) + rng.logistic(size=rows) > 0
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4000, 30)) * np.geomspace(1, 0.02, 30)
+Y = X @ (4 * RNG.standard_normal(30)) + RNG.logistic(size=4000) > 0
 
 
 @pytest.fixture(scope="module")
-def target() -> pp.GLM:
-    return pp.logistic_regression(*table(), l2=1e-4)
+def target():
+    return pp.logistic_regression(X, Y, l2=1e-4)
 
 
 @pytest.fixture(scope="module")
-def found(target: pp.GLM) -> RoundAudit:
-    audited = audit(pp.Problem(target, target.subsample(200, rng=1)), epsilon=EPSILON)
-    assert isinstance(audited, RoundAudit)
-    return audited
+def found(target):
+    return audit(pp.Problem(target, target.subsample(200, rng=1)), epsilon=EPSILON)
 
 
-def goal(loss: pp.GLM) -> float:
-    return loss.value(minimise_exactly(loss, loss.zeros())) + EPSILON
-
-
-def bfgs_rounds(problem: pp.Problem) -> int:
-    least = goal(problem.objective)
+def bfgs_rounds(problem, least):
     result = pp.minimize(
         problem, method=pp.ProxyBFGS(), steps=300, callback=lambda step: step.value <= least
     )
     return result.ledger.target_gradients
 
 
-def lbfgs_rounds(loss: pp.GLM) -> int:
-    least, count = goal(loss), 0
+def lbfgs_rounds(loss, least):
+    count = 0
 
-    def both(w: Any) -> tuple[float, Any]:
+    def both(w):
         nonlocal count
         count += 1
         value, gradient = loss.value_and_gradient(w)
@@ -69,27 +57,30 @@ def lbfgs_rounds(loss: pp.GLM) -> int:
     return count
 
 
-def test_rounds_are_predicted_within_a_factor(target: pp.GLM, found: RoundAudit) -> None:
+def test_rounds_are_predicted_within_a_factor(target, found, best_value):
+    assert isinstance(found, RoundAudit)
     assert found.verdict is Verdict.USE
-    assert 1 / 2.5 < found.rounds / bfgs_rounds(found.problem) < 2.5
-    assert 1 / 2.5 < found.rounds_lbfgs / lbfgs_rounds(target) < 2.5
-    without = bfgs_rounds(pp.Problem(target, pp.problems.Zero()))
-    assert 1 / 2.5 < found.rounds_without / without < 2.5
-
-
-def test_better_proxies_are_told_from_worse_ones(target: pp.GLM) -> None:
-    counts = [
+    least = best_value(target) + EPSILON
+    without = pp.Problem(target, pp.problems.Zero())
+    for rehearsed, slow in (
+        (found.rounds, bfgs_rounds(found.problem, least)),
+        (found.rounds_lbfgs, lbfgs_rounds(target, least)),
+        (found.rounds_without, bfgs_rounds(without, least)),
+    ):
+        assert 1 / 2.5 < rehearsed / slow < 2.5
+    # Curvature of a logistic loss is nowhere larger than at zero.
+    assert 0 < found.delta.low < found.H.low <= np.linalg.eigvalsh(target.hessian(np.zeros(30)))[-1]
+    worse, better = (
         audit(pp.Problem(target, target.subsample(rows, rng=1)), epsilon=EPSILON).rounds
-        for rows in (2000, 400, 100)
-    ]
-    assert counts == sorted(counts)
-    assert counts[0] < counts[-1]
+        for rows in (100, 2000)
+    )
+    assert worse >= found.rounds >= better < worse
 
 
-def test_few_gradients_are_asked_for_and_counted(target: pp.GLM) -> None:
+def test_few_gradients_are_asked_for_and_counted(target):
     asked = []
 
-    def gradient(w: Any) -> Any:
+    def gradient(w):
         asked.append(w)
         return target.gradient(w)
 
@@ -100,17 +91,11 @@ def test_few_gradients_are_asked_for_and_counted(target: pp.GLM) -> None:
         found = audit(problem, target.zeros(), budget=budget)
         assert len(asked) == found.ledger.target_gradients == used
         assert found.epsilon_source == "estimated"
-    with pytest.raises(ValueError, match="budget must be 2 or more"):
+    with pytest.raises(ValueError, match="budget"):
         audit(problem, target.zeros(), budget=1)
 
 
-def test_size_and_similarity_are_lower_limits(found: RoundAudit, target: pp.GLM) -> None:
-    # Curvature of a logistic loss is nowhere larger than at zero.
-    assert 0 < found.H.low <= np.linalg.eigvalsh(target.hessian(target.zeros()))[-1]
-    assert 0 < found.delta.low < found.H.low
-
-
-def test_one_round_is_known_before_any_is_taken(target: pp.GLM) -> None:
+def test_one_round_is_known_before_any_is_taken(target, best_value):
     found = audit(pp.Problem(target, target.label_free()))
     assert found.verdict is Verdict.ONE_ROUND
     assert found.ledger.target_gradients == 0
@@ -118,92 +103,60 @@ def test_one_round_is_known_before_any_is_taken(target: pp.GLM) -> None:
     planned = plan(found)
     result = pp.minimize(planned.problem, **planned.arguments)
     assert result.ledger.target_gradients == planned.bill.target_gradients == 1
-    assert target.value(result.w) < goal(target)
+    assert target.value(result.w) < best_value(target) + EPSILON
 
 
-def test_a_proxy_of_other_columns_will_not_pay(target: pp.GLM) -> None:
-    X, y = table()
-    order = np.random.default_rng(3).permutation(30)
-    other = pp.logistic_regression(X[:400, order], y[:400], l2=1e-4)
-    found = audit(pp.Problem(target, other), epsilon=EPSILON)
-    assert found.verdict is Verdict.DO_NOT_USE
-    assert found.sentence.startswith("Do not use it")
-    planned = plan(found)
-    assert isinstance(planned.problem.proxy, pp.problems.Zero)
-    assert planned.steps == found.rounds_without
-    assert planned.notes[0] == found.sentence
-
-
-def test_a_proxy_in_other_units_will_not_pay(target: pp.GLM) -> None:
-    X, y = table()
-    other = pp.logistic_regression(30 * X[:400], y[:400], l2=1e-4)
-    found = audit(pp.Problem(target, other), epsilon=1e-2)
-    assert found.verdict is Verdict.DO_NOT_USE
-    assert any("δ exceeds H" in reason for reason in found.reasons)
-    # A factor of the whole loss is no harm: it is fitted.
-    large = ScaledProxy(target.subsample(400, rng=0), 1000.0)
-    assert "δ exceeds H" not in str(audit(pp.Problem(target, large), epsilon=1e-2))
-
-
-def units(X: Any, factor: Any) -> pp.GLM:
-    return pp.logistic_regression(factor * X[:300], table()[1][:300], l2=1e-4)
+def part(rows=X[:300], labels=Y[:300]):
+    return pp.logistic_regression(rows, labels, l2=1e-4)
 
 
 PROXIES = {
-    "sample": lambda X, y: units(X, 1.0),
-    "columns × 100": lambda X, y: units(X, 100.0),
-    "columns × 0.01": lambda X, y: units(X, 0.01),
-    "one column × 100": lambda X, y: units(X, np.where(np.arange(X.shape[1]) == 0, 100.0, 1.0)),
-    "half of the columns × 100": lambda X, y: units(X, np.tile([1.0, 100.0], X.shape[1] // 2)),
-    "sorted by label": lambda X, y: pp.logistic_regression(
-        X[y == 1][:300], y[y == 1][:300], l2=1e-4
+    "sample": (lambda: part(), None, Verdict.USE),
+    "no labels": (lambda: part(X[:1000], Y[:1000]).label_free(), EPSILON, Verdict.USE),
+    "loss × 1000": (lambda: ScaledProxy(part(), 1000.0), 1e-2, Verdict.USE),
+    "columns × 30": (lambda: part(30 * X[:300]), 1e-2, Verdict.DO_NOT_USE),
+    "one column × 100": (
+        lambda: part(X[:300] * np.where(np.arange(30) == 0, 100.0, 1.0)), None, None
     ),
-    "sorted by a column": lambda X, y: units(X[np.argsort(X[:, 0])], 1.0),
-    "labels flipped": lambda X, y: pp.logistic_regression(X[:300], 1 - y[:300], l2=1e-4),
-    "loss × 1000": lambda X, y: ScaledProxy(units(X, 1.0), 1000.0),
-    "noise": lambda X, y: units(np.random.default_rng(0).standard_normal(X.shape), 1.0),
-    "identity": lambda X, y: pp.Quadratic(np.eye(X.shape[1])),
-    "no labels": lambda X, y: units(X, 1.0).label_free(),
-}
+    "other columns": (lambda: part(X[:300, ::-1]), EPSILON, Verdict.DO_NOT_USE),
+    "sorted by label": (lambda: part(X[Y][:300], Y[Y][:300]), None, None),
+    "identity": (lambda: pp.Quadratic(np.eye(30)), None, None),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("epsilon", [None, 1e-2])
 @pytest.mark.parametrize("name", PROXIES)
-def test_the_verdict_follows_from_the_numbers(name: str, epsilon: float | None) -> None:
-    X, y = table()
-    X, y = X[:1500], y[:1500].astype(float)
-    target = pp.logistic_regression(X, y, l2=1e-4)
-    found = audit(pp.Problem(target, PROXIES[name](X, y)), epsilon=epsilon)
-    assert found.verdict in (Verdict.USE, Verdict.DO_NOT_USE)
+def test_the_verdict_follows_from_the_numbers(target, name):
+    make, epsilon, verdict = PROXIES[name]
+    found = audit(pp.Problem(target, make()), epsilon=epsilon)
     fewest = min(found.rounds_without, found.rounds_lbfgs)
-    assert (found.verdict is Verdict.USE) == (found.rounds <= fewest)
-    assert found.sentence.startswith("Use it" if found.rounds <= fewest else "Do not use it")
+    expected = Verdict.USE if found.rounds <= fewest else Verdict.DO_NOT_USE
+    assert found.verdict is expected
+    assert verdict in (None, expected)
+    assert found.sentence.startswith("Use it" if expected is Verdict.USE else "Do not use it")
     shown = [int(count.replace(",", "")) for count in re.findall(r"about ([\d,]+)", str(found))]
     assert shown[0] == found.rounds
-    other = plan(found, epsilon=10 * found.epsilon)
-    assert other.steps >= 1
+    assert ("no minimum away from w0" in str(found)) or name != "no labels"
+    # A factor of the whole loss is no harm: it is fitted.
+    steep = {"columns × 30": True, "one column × 100": True, "loss × 1000": False}
+    assert ("δ exceeds H" in str(found)) == steep.get(name, "δ exceeds H" in str(found))
+    planned = plan(found)
+    if expected is Verdict.DO_NOT_USE:
+        assert isinstance(planned.problem.proxy, pp.problems.Zero)
+        assert planned.steps == found.rounds_without
+        assert planned.notes[0] == found.sentence
 
 
-def test_a_proxy_without_labels_is_lowest_at_the_start(target: pp.GLM) -> None:
-    part = target.label_free(table()[0][:1000])
-    found = audit(pp.Problem(target, part), epsilon=EPSILON)
-    assert found.verdict is Verdict.USE
-    assert "no minimum away from w0" in str(found)
-
-
-def test_the_planned_run_reaches_its_accuracy(target: pp.GLM, found: RoundAudit) -> None:
+def test_the_planned_run_reaches_its_accuracy(target, found, best_value):
     planned = plan(found)
     result = pp.minimize(planned.problem, **planned.arguments)
     assert result.status is pp.Status.CONVERGED
-    assert target.value(result.w) <= goal(target)
+    assert target.value(result.w) <= best_value(target) + EPSILON
     assert planned.rough
     assert planned.bill.target_samples == 4000 * planned.steps
     assert "rounds (rough" in str(planned)
-
-
-def test_another_accuracy_and_a_budget_cost_no_round(found: RoundAudit) -> None:
+    # Another accuracy and a budget cost no round.
     before = found.ledger.target_gradients
-    assert plan(found, epsilon=1e-2).steps < plan(found).steps < plan(found, epsilon=1e-9).steps
+    assert plan(found, epsilon=1e-2).steps < planned.steps < plan(found, epsilon=1e-9).steps
     short = plan(found, budget=4)
     assert (short.steps, short.reaches, short.arguments["steps"]) == (4, False, 4)
     assert "budget" in short.notes[-1]
@@ -212,38 +165,30 @@ def test_another_accuracy_and_a_budget_cost_no_round(found: RoundAudit) -> None:
         plan(found, guaranteed=True)
 
 
-def test_many_parameters_are_compressed() -> None:
+def test_many_parameters_are_compressed(best_value):
     rng = np.random.default_rng(0)
     X = (rng.random((1500, 600)) < 0.03) * rng.gamma(2.0, 0.5, 600)
     y = X @ rng.standard_normal(600) + rng.logistic(size=1500) > 0
     loss = pp.logistic_regression(X, y, l2=1e-3)
     found = audit(pp.Problem(loss, loss.subsample(500, rng=0)), epsilon=EPSILON)
     assert "of 600 dimensions" in str(found)
-    assert 1 / 3 < found.rounds / bfgs_rounds(found.problem) < 3
+    assert 1 / 3 < found.rounds / bfgs_rounds(found.problem, best_value(loss) + EPSILON) < 3
 
 
-def test_a_proxy_without_a_minimum_and_one_without_products(target: pp.GLM) -> None:
+def test_proxies_without_a_minimum_without_products_and_in_bounds(target):
     proxy = target.subsample(200, rng=1)
     downwards = (lambda w: -proxy.value(w), lambda w: -proxy.gradient(w))
     for given in (downwards, (proxy.value, proxy.gradient)):
         found = audit(pp.Problem(target, given), epsilon=EPSILON)
         assert 3 < found.rounds < 200
         assert math.isfinite(found.rounds_lbfgs)
+    assert "without the bounds" in str(audit(pp.Problem(target, proxy, bounds=(-1.0, 1.0))))
 
 
-def test_a_start_at_the_minimum_takes_one_round() -> None:
+def test_starts_at_the_minimum_and_targets_that_curve_downwards():
     loss = pp.Quadratic(np.diag([1.0, 9.0]), b=np.ones(2))
-    same = (loss.value, loss.gradient)
-    found = audit(pp.Problem(loss, same), epsilon=EPSILON)
+    found = audit(pp.Problem(loss, (loss.value, loss.gradient)), epsilon=EPSILON)
     assert found.rounds == found.ledger.target_gradients == 1
-
-
-def test_bounds_are_said_to_be_unknown(target: pp.GLM) -> None:
-    problem = pp.Problem(target, target.subsample(200, rng=1), bounds=(-1.0, 1.0))
-    assert "without the bounds" in str(audit(problem))
-
-
-def test_a_target_that_curves_downwards_gets_no_numbers() -> None:
     wrong = pp.FunctionObjective(lambda w: 1 - w)
     found = audit(pp.Problem(wrong, pp.Quadratic(np.eye(2))), np.zeros(2))
     assert found.verdict is Verdict.UNSURE
@@ -252,20 +197,12 @@ def test_a_target_that_curves_downwards_gets_no_numbers() -> None:
         plan(found)
 
 
-def test_tensors_are_audited() -> None:
+def test_tensors_are_audited_and_values_are_json(found):
+    values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
+    assert values["rounds"] == found.rounds
     torch = pytest.importorskip("torch")
     A, b = torch.diag(torch.tensor([1.0, 10.0, 100.0])), torch.ones(3)
     target = pp.Quadratic(A.double(), b=b.double())
     found = audit(pp.Problem(target, pp.Quadratic((1.1 * A + 0.5).double())), epsilon=EPSILON)
     assert found.verdict is Verdict.USE
     assert found.rounds <= 6
-
-
-def test_values_are_json_and_there_is_a_page(found: RoundAudit, tmp_path: Any) -> None:
-    values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
-    assert values["rounds"] == found.rounds
-    pytest.importorskip("jinja2")
-    page = write_audit_page(tmp_path, found, plan(found), title="T", command="c", config={})
-    text = page.read_text(encoding="utf-8")
-    assert "L-BFGS, memory 10" in text
-    assert "What the audit cost" in text

