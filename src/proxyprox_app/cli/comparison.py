@@ -14,7 +14,7 @@ from proxyprox._util.arrays import core_count
 from proxyprox._util.files import locked
 from proxyprox_app.cli import console
 from proxyprox_app.cli.console import CommandError, plain, say
-from proxyprox_app.report import figures, page, summary
+from proxyprox_app.report import page, summary
 from proxyprox_app.report.summary import ON_STEP_SIZE, write_json
 from proxyprox_app.study.compare import Experiment, Outcome, compare
 
@@ -95,7 +95,7 @@ def run_experiment(
 def write_results(
     experiment: Experiment, outcome: Outcome, *, folder: Path, command: str
 ) -> dict[str, Any]:
-    """Write summary, figures and report, and return what came out as JSON values.
+    """Write summary and report, and return what came out as JSON values.
 
     Parameters
     ----------
@@ -128,7 +128,6 @@ def write_results(
     }
     common |= {"title": experiment.title, "lead": texts, "notes": notes}
     common["about"] = about(experiment.shown)
-    figures.save_figures(folder, rows)
     report = page.write_report(folder, rows=rows, costs=costs, labels=LABELS, **common)
     return {**found, "report": str(report)}
 

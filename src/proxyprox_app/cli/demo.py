@@ -32,7 +32,7 @@ def demo(
     proxyprox demo --json | python -m json.tool
     """
     from proxyprox_app.cli.comparison import output_folder, run_experiment
-    from proxyprox_app.report import figures, page
+    from proxyprox_app.report import page
     from proxyprox_app.report.summary import write_json
     from proxyprox_app.study import demo as study
 
@@ -58,7 +58,6 @@ def demo(
             "that resembles it. Three situations, each with the default of this package and its "
             "rivals on the same draws; what won and what lost is shown."
         )
-        figures.save_parts(folder, "figure_demo", parts)
         report = page.write_report(
             folder, sections=parts, title=experiment.title, lead=[lead], notes=notes,
             command=command, config=settings,
