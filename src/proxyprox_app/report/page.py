@@ -93,8 +93,6 @@ def section(
     heading: str = "Results",
     text: str = "",
     about: Mapping[str, str] | None = None,
-    ends: Sequence[Mapping[str, Any]] | None = None,
-    ends_metric: str | None = None,
 ) -> dict[str, Any]:
     """Return what a page shows of some curves: a plot for each panel and a table of their ends.
 
@@ -117,15 +115,13 @@ def section(
         Title, and what was found.
     about : mapping, optional
         Problem, data and proxy of this section, by name.
-    ends, ends_metric : sequence of mappings and str, optional
-        Rows and metric of the table, where that is not the end of each curve.
     """
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
         raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
     looks, panels = styles(rows), in_order(rows, "panel")
-    shown, ends = ends_metric or metric, ends or last_rows(rows)
-    middle, low, high = f"{shown}_median", *(f"{shown}_{s}" for s in LIMITS)
+    ends = last_rows(rows)
+    middle, low, high = f"{metric}_median", *(f"{metric}_{s}" for s in LIMITS)
     # The budget is mostly the same for all: the caption tells it.
     budgets = {row.get(axes[0]) for row in ends}
     spent = [axes[0]] if len(budgets) > 1 else []
@@ -133,7 +129,7 @@ def section(
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
     end = "" if len(budgets) > 1 or None in budgets else f"After {number(*budgets)} "
     caption = f"{end}{field_label(axes[0], labels)}: " if end else ""
-    caption += f"median {field_label(shown, labels)}; the lowest "
+    caption += f"median {field_label(metric, labels)}; the lowest "
     caption += "is in bold." if len(panels) == 1 else "of each panel is in bold."
     best, plots = [], list[list[str]]()
     for panel in panels:

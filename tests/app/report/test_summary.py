@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from proxyprox_app.cli.comparison import print_panels
 from proxyprox_app.report.summary import (
     ERM,
     LEDGER_FIELDS,
@@ -111,6 +114,27 @@ ROWS = [
     *curve("ProxyProx, 20 GD steps", [1.0, 0.4, 0.3, 0.2]),
     *curve(ERM, [1.0, 0.2, 0.1, 0.002]),
 ]
+
+
+def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
+    rows = [
+        {"panel": "mine", "method": name, "target_gradients": 1000, "proxy_gradients": 5}
+        | {"seconds": 1.0, "suboptimality_median": end}
+        for name, end in {"SGD": 0.5, "[red]ours": 0.1, "ERM": None}.items()
+    ]
+    sizes = [
+        {"panel": "mine", "method": "SGD", "tuning_gradients": 2250, "step_size_gradients": None},
+        {"panel": "mine", "method": "[red]ours", "tuning_gradients": 0, "step_size_gradients": 118},
+        {"panel": "mine", "method": "ERM", "tuning_gradients": 0, "step_size_gradients": None},
+    ]
+    console = Console(file=io.StringIO(), width=80)
+    print_panels(console, panels(rows, sizes))
+    lines = console.file.getvalue().splitlines()
+    shown = {line.split()[0]: line.split()[-1] for line in lines if line.split()}
+    assert (shown["SGD"], shown["[red]ours"], shown["ERM"]) == ("+2,250", "(118)", "1")
+    assert [line.split()[0] for line in lines if " * " in line] == ["[red]ours"]
+    assert any("diverged" in line for line in lines)
+    assert all(len(line) <= 80 for line in lines)
 
 
 def test_sentences() -> None:
