@@ -27,7 +27,6 @@ COMMANDS = [
     ["label"],
     ["plan"],
     ["budget"],
-    ["attack"],
 ]
 
 

