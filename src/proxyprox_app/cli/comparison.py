@@ -123,7 +123,6 @@ def write_results(
         "reused": outcome.reused,
     }
     common |= {"title": experiment.title, "lead": texts, "notes": notes}
-    common["about"] = about(experiment.shown)
     report = page.write_report(folder, rows=rows, costs=costs, labels=LABELS, **common)
     return {**found, "report": str(report)}
 
@@ -132,37 +131,6 @@ def edge_notes(outcome: Outcome) -> list[str]:
     """Return a note on step sizes that are the first or the last tried, if there are any."""
     edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
     return [f"The best step size lies at the edge of its grid for: {edge}."] * bool(edge)
-
-
-PROXIES = {
-    "label-free": "the same loss without labels, on the rows of {file}",
-    "labelled": "the same loss on the labelled rows of {file}",
-    "subsample": "the same loss on a sample of the rows ({part})",
-    "none": "none",
-}
-
-
-def about(shown: Mapping[str, Any]) -> dict[str, str]:
-    """Return problem, data and proxy of a study in words, from its settings.
-
-    Parameters
-    ----------
-    shown : mapping
-        Settings and facts; those of another kind of experiment give nothing.
-    """
-    if not {"model", "target", "proxy"} <= shown.keys():
-        return {}
-    model, target, proxy = shown["model"], shown["target"], shown["proxy"]
-    facts, size = shown.get("facts", {}), shown.get("method", {}).get("batch_size")
-    share = proxy.get("fraction")
-    part = f"{proxy.get('rows')} rows" if share is None else f"{share:.0%}"
-    size_words = "all rows" if size is None else f"{size} row{'s' * (size != 1)}"
-    sizes = ", ".join(f"{facts[name]:,} {name}" for name in ("rows", "columns") if name in facts)
-    return {
-        "Problem": f"{model['family']} regression; one target gradient needs {size_words}",
-        "Data": f"{target['file']}{f': {sizes}' if sizes else ''}",
-        "Proxy": PROXIES[proxy["kind"]].format(file=proxy.get("file") or "the target", part=part),
-    }
 
 
 def present(found: Mapping[str, Any], *, as_json: bool) -> None:

@@ -35,9 +35,7 @@ RECENT = 20
 
 @console.guarded
 def label(
-    data: Annotated[
-        Path, typer.Argument(help="Rows: CSV, Parquet, Excel, Label Studio's JSON, svmlight, npz.")
-    ],
+    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel, JSON, svmlight, npz.")],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
@@ -46,27 +44,17 @@ def label(
     ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
     hide: Annotated[str, typer.Option(help="Columns neither shown nor features.")] = "",
     kinds: Annotated[
-        list[str] | None, typer.Option("--as", help="COLUMN=number, category, text or date.")
+        list[str] | None, typer.Option("--as", help="COLUMN=number, text, ...")
     ] = None,
-    column: Annotated[
-        str, typer.Option("--label", help="Column of labels that are there already.")
-    ] = "",
+    column: Annotated[str, typer.Option("--label", help="Column of labels that are there.")] = "",
     teacher: Annotated[str, typer.Option(help="Column of another model's answers.")] = "",
-    source: Annotated[
-        Path | None, typer.Option("--import", help="Labelled rows: a table, Label Studio's JSON.")
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="File for the answers: .csv, or .json for Label Studio.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--import", help="File of labelled rows.")] = None,
+    export: Annotated[Path | None, typer.Option(help="File for the answers: .csv, .json.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
-    every: Annotated[
-        bool, typer.Option("--all-rows", help="Export every row, for proxyprox run.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all-rows", help="Export every row, for run.")] = False,
     answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows chosen at a time.")] = 10,
-    criterion: Annotated[
-        str, typer.Option(help="margin, uniform, uncertainty or leverage.")
-    ] = "margin",
+    criterion: Annotated[str, typer.Option(help="How rows are chosen.")] = "margin",
     least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of --web; default any.")] = 0,
@@ -76,12 +64,13 @@ def label(
 
     A classifier is fitted to the answers with all rows as proxy, and the rows that it is least
     sure of are asked about next, with some at random among them. What it expected is shown after
-    each answer, and what more labels would bring at the end. --criterion uniform gives an
-    interval for the share of a class, too. --least-gain stops when 100 more labels would lower
-    the loss by less.
+    each answer, and what more labels would bring at the end. --criterion is margin, uniform,
+    uncertainty or leverage; uniform gives an interval for the share of a class, too. --least-gain
+    stops when 100 more labels would lower the loss by less.
 
-    Columns may be numbers, categories, text or dates, with gaps. You are shown all of them, and
-    all but identifiers are features; --show, --features, --ignore and --hide change that.
+    Columns may be numbers, categories, text or dates, with gaps; --as zip=category says which.
+    You are shown all of them, and all but identifiers are features; --show, --features, --ignore
+    and --hide change that.
 
     The answers are kept beside the data unless --answers names another file. --web prints an
     address for a browser on this computer; both ways of asking use the same file.

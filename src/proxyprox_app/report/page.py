@@ -149,6 +149,8 @@ def section(
         [m for m in looks if not any((r.get(x) or 0) > 0 for r in rows if str(r["method"]) == m)]
         for x in axes
     ]
+    count = max(sum(str(row["panel"]) == panel for row in ends) for panel in panels)
+    seeds = min(int(row.get("seeds", 1)) for row in ends)
     fields = {middle: "median", low: "lower limit", high: "upper limit", "eta": "step size"}
     return {
         "heading": heading,
@@ -163,27 +165,10 @@ def section(
         "best": best,
         "columns": [*(["panel"] if len(panels) > 1 else []), "method", *columns],
         "labels": {**fields, **(labels or {})},
-        "limits": _what_limits_cover(ends) if low in columns else "",
+        "confidence": joint_confidence(seeds, count) if low in columns else None,
+        "seeds": seeds,
+        "count": count,
     }
-
-
-def _what_limits_cover(ends: Sequence[Mapping[str, Any]]) -> str:
-    """Say with which confidence the limits of a table hold."""
-    panels = in_order(ends, "panel")
-    count = max(sum(str(row["panel"]) == panel for row in ends) for panel in panels)
-    seeds = min(int(row["seeds"]) for row in ends)
-    sure = joint_confidence(seeds, count)
-    where = "of a panel " if len(panels) > 1 else ""
-    if sure <= 0.5:
-        return (
-            f"Limits: the lowest and the highest of {seeds} draw{'s' * (seeds > 1)}; too few to "
-            f"say anything with confidence about {count} medians at once."
-        )
-    return (
-        f"Limits: with a confidence of at least {math.floor(100 * sure)} % the true medians of all "
-        f"{count} methods {where}lie within their limits, at once (order statistics of {seeds} "
-        "draws, Bonferroni)."
-    )
 
 
 def write_audit_page(

@@ -8,6 +8,7 @@ each is in ``demo.toml``.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import tomllib
@@ -24,6 +25,7 @@ import scipy.optimize
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
@@ -46,7 +48,7 @@ TEXTS: dict[str, Any] = tomllib.loads(
 )
 OURS: dict[str, str] = {panel: TEXTS[panel]["ours"] for panel in (EXACT, STREAM, TEACHER)}
 PLAIN, SCALED = "L-BFGS", "L-BFGS in the sample's metric"
-ALONE, TAUGHT = "labels alone", "teacher alone"
+ALONE, TAUGHT, MIXED = "labels alone", "teacher alone", "mixed"
 UNSEEN = 100
 """Draws from here on: penalty and teacher of the last two situations were chosen on others."""
 
@@ -153,6 +155,26 @@ def _run_stream(config: DemoConfig, job: Job) -> list[Point]:
     return [{names.get(name, name): point[name] for name in kept} for point in points]
 
 
+def _mixed(X: Any, y: Any, Z: Any, answers: Any) -> Any:
+    """Fit labels and answers with weights θ and 1 − θ; θ and strength by five folds."""
+
+    def fit(rows: Any, theta: float, strength: float) -> Any:
+        both = np.vstack([X[rows], Z, Z])
+        classes = np.concatenate([y[rows], np.ones(len(Z)), np.zeros(len(Z))])
+        soft = (1 - theta) / len(Z) * np.concatenate([answers, 1 - answers])
+        weights = np.concatenate([np.full(len(rows), theta / len(rows)), soft])
+        model = LogisticRegression(C=1 / strength, solver="newton-cholesky", max_iter=300)
+        return model.fit(both, classes, sample_weight=weights)
+
+    def held_out(choice: tuple[float, float]) -> float:
+        models = ((fit(train, *choice), test) for train, test in folds)
+        return float(sum(log_loss(y[k], model.predict_proba(X[k])) for model, k in models))
+
+    folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
+    choices = itertools.product((0.03, 0.1, 0.3, 0.7), (1e-4, 1e-3, 1e-2))
+    return fit(np.arange(len(y)), *min(choices, key=held_out))
+
+
 def _run_teacher(config: DemoConfig, job: Job) -> list[Point]:
     """Fit few labels and the answers of a model that sees the upper six of eight lines."""
     X, y = _images()
@@ -173,6 +195,8 @@ def _run_teacher(config: DemoConfig, job: Job) -> list[Point]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)
                 chances = rival.fit(X[own], y[own]).predict_proba(X[test])
+        elif job.method == MIXED:
+            chances = _mixed(X[own], y[own], X[pool], answers).predict_proba(X[test])
         else:
             model = ProxyLogisticRegression()
             model.fit(X[own], y[own], X_proxy=X[rest], y_proxy=answers[labels:])
@@ -196,7 +220,7 @@ def experiment(config: DemoConfig) -> Experiment:
         "Adam, averaged": (0.01, 0.03, 0.1, 0.3, 1.0),
     }
     grids["SGD, averaged"] = tuple(step / H for step in (0.03, 0.1, 0.3, 1.0, 3.0))
-    curves = [Curve(TEACHER, name, None, (None,)) for name in (OURS[TEACHER], ALONE, TAUGHT)]
+    curves = [Curve(TEACHER, name, None, (None,)) for name in (OURS[TEACHER], ALONE, TAUGHT, MIXED)]
     curves += [Curve(EXACT, name, None, (None,), 0.1) for name in (OURS[EXACT], PLAIN, SCALED)]
     curves += [Curve(STREAM, name, 1, grids.get(name, (None,)), 0.3) for name in _STREAM]
     return Experiment(
