@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.line(f"      not collected without {library}: {', '.join(paths)}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     """Yield a headless Chromium without a network, or skip."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")

@@ -133,9 +133,11 @@ def command(*arguments: str | int | Path) -> None:
 
 def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
     """Run a program; drawing takes longer than all the runs."""
+    from experiments import figures as print_figures
     from proxyprox_app.report import figures
 
-    figures.save_figures = lambda *_, **__: []
+    print_figures.save_figures = lambda *_, **__: []
+    figures.plot_svg = figures.glyph = lambda *_: ""
     sys.argv = list(map(str, words))
     main()
 

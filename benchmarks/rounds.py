@@ -28,10 +28,10 @@ from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 import rounds_rivals as rivals
+from experiments.figures import draw_panels
 from experiments.simulators import SIMULATORS, Simulator
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.figures import draw_panels
 from rounds_cases import Case, Target, cases, quadratic, text
 
 SEEDS = 5

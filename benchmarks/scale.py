@@ -509,7 +509,7 @@ DRAWN = (
 
 def draw(record: dict[str, Any], size: str, path: Path) -> None:
     """Draw (L − L*)/L* against passes and against seconds."""
-    from proxyprox_app.report.figures import draw_panels
+    from experiments.figures import draw_panels
 
     runs, rows = record["sizes"][size], []
     if len(runs.keys() & set(DRAWN)) < 2:

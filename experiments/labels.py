@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from experiments import datasets as libsvm
+from experiments.figures import save_figures
 from experiments.shared import (
     Experiment,
     Json,
@@ -48,7 +49,6 @@ from proxyprox._util.validation import message, whole
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox_app.cli.comparison import output_folder, run_experiment
 from proxyprox_app.cli.console import command_line, emit, plain, say, stdout
-from proxyprox_app.report.figures import save_figures
 from proxyprox_app.report.page import write_report
 from proxyprox_app.report.records import Point
 from proxyprox_app.report.summary import Row, summarise, write_json

@@ -29,6 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from experiments import datasets as libsvm
+from experiments.figures import save_figure, save_figures
 from experiments.labels import differences, print_differences
 from experiments.shared import (
     Experiment,
@@ -48,7 +49,7 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox_app.cli.comparison import output_folder, run_experiment
 from proxyprox_app.cli.console import command_line, emit, say, stdout
-from proxyprox_app.report.figures import in_order, save_figure, save_figures, styles
+from proxyprox_app.report.figures import in_order, styles
 from proxyprox_app.report.page import write_report
 from proxyprox_app.report.records import Point
 from proxyprox_app.report.summary import Row, summarise, write_json

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from experiments import figures
 from proxyprox._util.signals import ending_signals
 from proxyprox_app.cli.comparison import output_folder, present, run_experiment, write_results
 from proxyprox_app.cli.console import (
@@ -20,6 +21,7 @@ from proxyprox_app.cli.console import (
     guarded,
     help_of,
 )
+from proxyprox_app.report.summary import summarise
 from proxyprox_app.study.compare import Experiment
 
 __all__ = [
@@ -81,6 +83,7 @@ def run_and_report(
     with output_folder(folder, command):
         outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
         found = write_results(experiment, outcome, folder=folder, command=command)
+        figures.save_figures(folder, summarise(outcome.records))
     present(found, as_json=as_json)
     return found
 

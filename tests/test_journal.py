@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import threading
@@ -324,47 +323,11 @@ def test_a_full_disk_loses_nothing(store, path):
 # -- files of earlier versions -----------------------------------------------------------------
 
 
-def earlier_runs(path):
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TABLE settings (value TEXT)")
-        database.execute("CREATE TABLE runs (run TEXT PRIMARY KEY, points TEXT)")
-        database.execute("INSERT INTO settings VALUES (?)", (json.dumps({"steps": 3}),))
-        for k in range(4):
-            run = {"method": "SGD", "seed": k}
-            points = [{**run, "t": t, "loss": t / 3 + k} for t in range(3)]
-            values = (json.dumps(run), json.dumps(points))
-            database.execute("INSERT INTO runs VALUES (?, ?)", values)
-
-
-@pytest.mark.parametrize("store", [Runs], indirect=True)
-def test_a_file_of_an_earlier_version_loses_nothing(store, path):
-    whole = attempt(Runs, path)
-    path.unlink()
-    earlier_runs(path)
-    for _ in range(2):
-        assert attempt(Runs, path) == whole
-    with closing(sqlite3.connect(path)) as database:
-        tables = database.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
-    assert tables == [("events",), ("head",)]
-    Runs.add(Runs.open(path), 4)
-
-
-def test_a_kill_while_a_file_is_converted_leaves_the_earlier_one(tmp_path, monkeypatch):
-    path = tmp_path / Runs.name
-    earlier_runs(path)
-    before = path.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("proxyprox._util.journal._insert", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            Runs.open(path)
-    assert path.read_bytes() == before
-    assert attempt(Runs, path) is not None
-
-
-@pytest.mark.parametrize("other", [Budget, Labels, Rollouts])
+@pytest.mark.parametrize("other", [Budget, Labels, Rollouts, Runs])
 def test_other_tables_are_refused(other, tmp_path):
     path = tmp_path / other.name
-    earlier_runs(path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TABLE settings (value TEXT)")
     before = path.read_bytes()
     with pytest.raises(other.error):
         other.open(path)

@@ -210,7 +210,7 @@ def test_rounding_drops_no_proxy():
     assert "equal up to rounding (1 batch)" in str(check)
 
 
-@pytest.mark.parametrize("rival", [pp.Adam(), pp.SGD(0.1)], ids=repr)
+@pytest.mark.parametrize("rival", [pp.Adam(0.1), pp.SGD(0.1)], ids=repr)
 def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
     noisy = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]), noise=0.1)
     problem = pp.Problem(noisy, pp.Quadratic(1e4 * np.eye(2)))

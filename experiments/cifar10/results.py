@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.cifar10.config import Config
+from experiments.figures import save_figure
 from proxyprox._util.extras import require
-from proxyprox_app.report.figures import in_order, save_figure, styles
+from proxyprox_app.report.figures import in_order, styles
 from proxyprox_app.report.page import write_report
 from proxyprox_app.report.records import Point
 from proxyprox_app.report.summary import Row, last_rows, summarise, write_json

@@ -18,8 +18,10 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the drawing, which takes longer than the runs; the demo's test draws."""
-    monkeypatch.setattr("proxyprox_app.report.figures.save_figures", lambda *_, **__: [])
+    """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
+    monkeypatch.setattr("experiments.figures.save_figures", lambda *_, **__: [])
+    for name in ("plot_svg", "glyph"):
+        monkeypatch.setattr(f"proxyprox_app.report.figures.{name}", lambda *_: "")
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyprox.private import PrivateRows, attack, gaussian_epsilon, mechanism
+import proxyprox.private
+from proxyprox.private import Private, PrivateRows, attack, gaussian_epsilon, mechanism
 from proxyprox.private.accounting import gaussian_mu
-from proxyprox_app.cli.attack import own_release
+from proxyprox.problems.families import Logistic
 
 DELTA, EPSILON, RELEASES = 1e-5, 3.0, 3
 SIGMA = np.sqrt(RELEASES) / gaussian_mu(EPSILON, DELTA)
@@ -70,6 +71,19 @@ def test_a_sound_release_is_not_accused():
     assert "no proof" in str(found)
 
 
+def own_release(present):
+    """Return gradients by the package's mechanism on a table of few rows and one unlike them."""
+    X = np.vstack([np.eye(3), -np.eye(3), [[30.0, -30.0, 10.0]]]) / 3
+    y = np.array([0, 1, 0, 1, 0, 1, 0])
+    # At the second point the last row is classified well, and has no gradient.
+    points = (np.zeros(3), np.array([-5.0, 5.0, 0.0]), np.full(3, 0.1))
+    rows = slice(None) if present else slice(-1)
+    table = proxyprox.private.PrivateRows(X[rows], y[rows], Logistic((0, 1)))
+    settings = {"epsilon": EPSILON, "delta": DELTA, "releases": 3, "n_nominal": 6, "clip": 1.0}
+    target = Private(table, **settings)
+    return np.concatenate([target.gradient(w) for w in points])
+
+
 class Unclipped(PrivateRows):
     def clipped_sum(self, w, *, clip, metric=None, keep=None):
         return super().clipped_sum(w, clip=1e9, metric=metric, keep=keep)
@@ -82,7 +96,7 @@ def test_mistakes_in_the_packages_own_mechanism_would_be_found(mistake, monkeypa
         monkeypatch.setattr(mechanism, "draw_noise", lambda size: drawn)
     else:
         monkeypatch.setattr("proxyprox.private.PrivateRows", Unclipped)
-    found = attack(own_release(EPSILON, DELTA), delta=DELTA, epsilon=EPSILON, runs=100)
+    found = attack(own_release, delta=DELTA, epsilon=EPSILON, runs=100)
     assert found.refutes_claim, str(found)
 
 

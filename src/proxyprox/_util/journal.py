@@ -77,10 +77,6 @@ class _UnusableError(Exception):
         self.remedy = remedy
 
 
-# From the tables of an earlier version to the file's identity and its events; None for others.
-Convert = Callable[[Any, set[str]], tuple[str, list[Event]] | None]
-
-
 class Journal:
     """Events in a file that threads and processes share, or in memory.
 
@@ -96,10 +92,8 @@ class Journal:
         Takes each event in order, whoever wrote it; after an interrupt it may get one again.
     first : sequence of Event
         What a new journal begins with.
-    convert : callable, optional
-        Reads the tables of an earlier version, which the events then replace in one transaction.
     readonly : bool
-        Never write, not even to convert.
+        Never write.
     """
 
     def __init__(
@@ -110,12 +104,11 @@ class Journal:
         replay: Callable[[Event], None],
         *,
         first: Sequence[Event] = (),
-        convert: Convert | None = None,
         readonly: bool = False,
     ) -> None:
         self.path = None if path is None else Path(os.path.realpath(path))
         self.kind, self.readonly, self.identity = kind, readonly, secrets.token_hex(16)
-        self._error, self._replay, self._convert = error, replay, convert
+        self._error, self._replay = error, replay
         self._lock, self._database = threading.RLock(), cast("Any", None)
         # That of the identity, then one for each event.
         self._digests: list[str] = []
@@ -217,47 +210,26 @@ class Journal:
         ):
             database.execute("PRAGMA journal_mode = MEMORY")  # nobody sees it before it is whole
             database.execute("BEGIN")
-            self._lay(database, self.identity, first)
+            for statement in SCHEMA.values():
+                database.execute(statement)
+            root = _root(self.kind, self.identity)
+            head = (self.kind, self.identity, root)
+            database.execute("INSERT INTO head VALUES (?, ?, 0, ?)", head)
+            _insert(database, root, [_stamped(event, n) for n, event in enumerate(first, start=1)])
             database.execute("COMMIT")
 
-    def _lay(self, database: Any, identity: str, events: Iterable[Event]) -> None:
-        """Make the tables of a journal."""
-        for statement in SCHEMA.values():
-            database.execute(statement)
-        root = _root(self.kind, identity)
-        database.execute("INSERT INTO head VALUES (?, ?, 0, ?)", (self.kind, identity, root))
-        _insert(database, root, [_stamped(event, n) for n, event in enumerate(events, start=1)])
-
     def _open(self) -> None:
-        """Check the whole file, and bring one of an earlier version into this form."""
+        """Check the whole file."""
         with self._connected() as database:
             (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise _UnusableError(f"it is damaged ({found})")
             named = "SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
-            tables = dict(database.execute(named))
-            if tables != SCHEMA:
-                identity, events = self._converted(database, set(tables))
-                if self.readonly:
-                    self._keep_in_memory(identity, events)
-                    return
-                for name in tables:
-                    database.execute(f"DROP TABLE {name}")
-                self._lay(database, identity, events)
+            if dict(database.execute(named)) != SCHEMA:
+                raise _UnusableError(f"it is no {self.kind}, or its tables are damaged")
             if database.execute("PRAGMA foreign_key_check").fetchone() is not None:
                 raise _UnusableError("it is damaged (an event refers to one that is not there)")
             self._catch_up(database)
-            if tables != SCHEMA:
-                database.execute("COMMIT")
-
-    def _converted(self, database: Any, tables: set[str]) -> tuple[str, list[Event]]:
-        old = None
-        if self._convert is not None:
-            with _usable("a table of an earlier version", self._error):
-                old = self._convert(database, tables)
-        if old is None:
-            raise _UnusableError(f"it is no {self.kind}, or its tables are damaged")
-        return old
 
     def _catch_up(self, database: Any) -> None:
         """Replay what was appended since the last time; refuse another file or a shorter one."""

@@ -13,7 +13,7 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox_app.cli import attack, audit, budget, demo, label, plan, predict, run
+from proxyprox_app.cli import audit, budget, demo, label, plan, predict, run
 from proxyprox_app.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
@@ -28,7 +28,6 @@ app = typer.Typer(
 )
 for _command in (
     demo.demo, run.run, predict.predict, audit.audit, label.label, plan.plan, budget.budget,
-    attack.attack,
 ):  # fmt: skip
     app.command(**help_of(_command))(_command)
 

@@ -46,7 +46,7 @@ def audit(
     are used. Written: audit.html and audit.json.
     """
     import proxyprox as pp
-    from proxyprox_app.cli.comparison import about, output_folder
+    from proxyprox_app.cli.comparison import output_folder
     from proxyprox_app.report.page import audit_values, write_audit_page
     from proxyprox_app.report.summary import write_json
     from proxyprox_app.study import problem
@@ -72,7 +72,6 @@ def audit(
             title=f"proxyprox audit: {config.name}",
             command=command,
             config={**shown, "batch_size": size},
-            about=about({**shown, "method": {"batch_size": size}}),
         )
         write_json(folder / "audit.json", values)
     if as_json:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from proxyprox._util.arrays import core_count
 from proxyprox._util.files import locked
 from proxyprox_app.cli import console
 from proxyprox_app.cli.console import CommandError, plain, say
-from proxyprox_app.report import figures, page, summary
+from proxyprox_app.report import page, summary
 from proxyprox_app.report.summary import ON_STEP_SIZE, write_json
 from proxyprox_app.study.compare import Experiment, Outcome, compare
 
@@ -95,7 +94,7 @@ def run_experiment(
 def write_results(
     experiment: Experiment, outcome: Outcome, *, folder: Path, command: str
 ) -> dict[str, Any]:
-    """Write summary, figures and report, and return what came out as JSON values.
+    """Write summary and report, and return what came out as JSON values.
 
     Parameters
     ----------
@@ -114,10 +113,7 @@ def write_results(
     sizes = [{name: row[name] for name in ("panel", "method", *LABELS)} for row in costs]
     common: dict[str, Any] = {"command": command, "config": dict(experiment.shown)}
     write_json(folder / "summary.json", {"step_sizes": sizes, **common, "rows": rows})
-    notes = list(experiment.notes)
-    if outcome.at_edge:
-        edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
-        notes.append(f"The best step size lies at the edge of its grid for: {edge}.")
+    notes = [*experiment.notes, *edge_notes(outcome)]
     found = {
         "folder": str(folder),
         "panels": summary.panels(rows, sizes),
@@ -127,41 +123,14 @@ def write_results(
         "reused": outcome.reused,
     }
     common |= {"title": experiment.title, "lead": texts, "notes": notes}
-    common["about"] = about(experiment.shown)
-    figures.save_figures(folder, rows)
     report = page.write_report(folder, rows=rows, costs=costs, labels=LABELS, **common)
     return {**found, "report": str(report)}
 
 
-PROXIES = {
-    "label-free": "the same loss without labels, on the rows of {file}",
-    "labelled": "the same loss on the labelled rows of {file}",
-    "subsample": "the same loss on a sample of the rows ({part})",
-    "none": "none",
-}
-
-
-def about(shown: Mapping[str, Any]) -> dict[str, str]:
-    """Return problem, data and proxy of a study in words, from its settings.
-
-    Parameters
-    ----------
-    shown : mapping
-        Settings and facts; those of another kind of experiment give nothing.
-    """
-    if not {"model", "target", "proxy"} <= shown.keys():
-        return {}
-    model, target, proxy = shown["model"], shown["target"], shown["proxy"]
-    facts, size = shown.get("facts", {}), shown.get("method", {}).get("batch_size")
-    share = proxy.get("fraction")
-    part = f"{proxy.get('rows')} rows" if share is None else f"{share:.0%}"
-    size_words = "all rows" if size is None else f"{size} row{'s' * (size != 1)}"
-    sizes = ", ".join(f"{facts[name]:,} {name}" for name in ("rows", "columns") if name in facts)
-    return {
-        "Problem": f"{model['family']} regression; one target gradient needs {size_words}",
-        "Data": f"{target['file']}{f': {sizes}' if sizes else ''}",
-        "Proxy": PROXIES[proxy["kind"]].format(file=proxy.get("file") or "the target", part=part),
-    }
+def edge_notes(outcome: Outcome) -> list[str]:
+    """Return a note on step sizes that are the first or the last tried, if there are any."""
+    edge = "; ".join(f"{method} ({panel})" for panel, method in outcome.at_edge)
+    return [f"The best step size lies at the edge of its grid for: {edge}."] * bool(edge)
 
 
 def present(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -200,27 +169,30 @@ def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:
         reach = "" if level is None else f"; target and proxy gradients to reach {level:.1e}"
         say(screen, f"\n{name[:1].upper()}{name[1:]}", "bold")
         say(screen, f"after {methods[0]['target_gradients']:,} target gradients{reach}", "dim")
-        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
-        table.add_column("method")
-        for heading in ("target", "proxy", "above opt.", "proxy", "seconds", "on eta"):
-            table.add_column(heading, justify="right", no_wrap=True)
         ends = [method["suboptimality_median"] for method in methods]
         best = min((end for end in ends if end is not None), default=None)
-        for method, end in zip(methods, ends, strict=True):
-            first = end is not None and end == best
-            before, within = method.get("tuning_gradients"), method.get(ON_STEP_SIZE)
-            table.add_row(
-                plain(method["method"]),
+        rows = [
+            (
+                method["method"],
                 _count(method["target_gradients_to_level"], "" if level is None else "never"),
                 _count(method["proxy_gradients_to_level"]),
-                "diverged" if end is None else f"{end:.1e}{'*' if first else ' '}",
+                "diverged" if end is None else f"{end:.1e}",
                 _count(method["proxy_gradients"]),
                 f"{method['seconds']:.2g}",
-                _count(before or None, sign="+") if within is None else f"({within:,.0f})",
-                style="bold" if first else "",
+                _on_step_size(method.get("tuning_gradients"), method.get(ON_STEP_SIZE)),
             )
-        screen.print(table)
+            for method, end in zip(methods, ends, strict=True)
+        ]
+        firsts = [end is not None and end == best for end in ends]
+        headings = ("method", "target", "proxy", "above opt.", "proxy", "seconds", "on eta")
+        console.print_table(screen, headings, rows, firsts)
 
 
-def _count(value: float | None, absent: str = "", sign: str = "") -> str:
-    return absent if value is None else f"{value:{sign},.0f}"
+def _on_step_size(before: float | None, within: float | None) -> str:
+    if within is not None:
+        return f"({within:,.0f})"
+    return f"+{before:,.0f}" if before else ""
+
+
+def _count(value: float | None, absent: str = "") -> str:
+    return absent if value is None else f"{value:,.0f}"

@@ -9,7 +9,7 @@ import json
 import os
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -83,6 +83,33 @@ def tell_path(console: Console, text: str) -> None:
         The line.
     """
     console.print(plain(text, "bold"), soft_wrap=True)
+
+
+def print_table(
+    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], best: Sequence[bool]
+) -> None:
+    """Print a table: names, then numbers; the best rows are bold and their names have a star.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    headings : sequence of str
+        Of the columns.
+    rows : iterable of sequences of str
+        The cells; brackets in them are no markup.
+    best : sequence of bool
+        Which rows are the best.
+    """
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if place else "left", no_wrap=place > 0)
+    for (name, *cells), first in zip(rows, best, strict=True):
+        style = "bold" if first else ""
+        table.add_row(*map(plain, (f"{name}{' *' * first}", *cells)), style=style)
+    console.print(table)
 
 
 def emit(content: dict[str, Any]) -> None:

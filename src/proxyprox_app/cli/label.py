@@ -35,9 +35,7 @@ RECENT = 20
 
 @console.guarded
 def label(
-    data: Annotated[
-        Path, typer.Argument(help="Rows: CSV, Parquet, Excel, Label Studio's JSON, svmlight, npz.")
-    ],
+    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel, JSON, svmlight, npz.")],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
@@ -46,27 +44,17 @@ def label(
     ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
     hide: Annotated[str, typer.Option(help="Columns neither shown nor features.")] = "",
     kinds: Annotated[
-        list[str] | None, typer.Option("--as", help="COLUMN=number, category, text or date.")
+        list[str] | None, typer.Option("--as", help="COLUMN=number, text, ...")
     ] = None,
-    column: Annotated[
-        str, typer.Option("--label", help="Column of labels that are there already.")
-    ] = "",
+    column: Annotated[str, typer.Option("--label", help="Column of labels that are there.")] = "",
     teacher: Annotated[str, typer.Option(help="Column of another model's answers.")] = "",
-    source: Annotated[
-        Path | None, typer.Option("--import", help="Labelled rows: a table, Label Studio's JSON.")
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="File for the answers: .csv, or .json for Label Studio.")
-    ] = None,
+    source: Annotated[Path | None, typer.Option("--import", help="File of labelled rows.")] = None,
+    export: Annotated[Path | None, typer.Option(help="File for the answers: .csv, .json.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
-    every: Annotated[
-        bool, typer.Option("--all-rows", help="Export every row, for proxyprox run.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all-rows", help="Export every row, for run.")] = False,
     answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Rows chosen at a time.")] = 10,
-    criterion: Annotated[
-        str, typer.Option(help="margin, uniform, uncertainty or leverage.")
-    ] = "margin",
+    criterion: Annotated[str, typer.Option(help="How rows are chosen.")] = "margin",
     least_gain: Annotated[float | None, typer.Option(help="Stop below this gain.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of --web; default any.")] = 0,
@@ -76,12 +64,13 @@ def label(
 
     A classifier is fitted to the answers with all rows as proxy, and the rows that it is least
     sure of are asked about next, with some at random among them. What it expected is shown after
-    each answer, and what more labels would bring at the end. --criterion uniform gives an
-    interval for the share of a class, too. --least-gain stops when 100 more labels would lower
-    the loss by less.
+    each answer, and what more labels would bring at the end. --criterion is margin, uniform,
+    uncertainty or leverage; uniform gives an interval for the share of a class, too. --least-gain
+    stops when 100 more labels would lower the loss by less.
 
-    Columns may be numbers, categories, text or dates, with gaps. You are shown all of them, and
-    all but identifiers are features; --show, --features, --ignore and --hide change that.
+    Columns may be numbers, categories, text or dates, with gaps; --as zip=category says which.
+    You are shown all of them, and all but identifiers are features; --show, --features, --ignore
+    and --hide change that.
 
     The answers are kept beside the data unless --answers names another file. --web prints an
     address for a browser on this computer; both ways of asking use the same file.
@@ -107,18 +96,17 @@ def label(
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
     from proxyprox_app.cli.label_pool import add_answers, exported, read_answers, read_pool
+    from proxyprox_app.cli.run import parse_kinds
     from proxyprox_app.study.tables import DataError
 
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
-    roles = {"show": _split(show), "features": _split(features), "ignore": _split(ignore)}
-    roles |= {"hide": _split(hide), "label": _split(column), "teacher": _split(teacher)}
-    if wrong := [text for text in kinds or [] if "=" not in text]:
-        raise CommandError(f"--as needs COLUMN=KIND, such as zip=category, got {wrong[0]!r}.")
-    chosen = dict(text.rpartition("=")[::2] for text in kinds or [])
+    given = {"show": show, "features": features, "ignore": ignore, "hide": hide}
+    given |= {"label": column, "teacher": teacher}
     try:
-        pool = read_pool(data, roles, chosen, names)
+        roles = {role: _split(text) for role, text in given.items()}
+        pool = read_pool(data, roles, parse_kinds(kinds or []), names)
     except DataError as error:
         # Python has an argument for the format, the command line has endings.
         raise CommandError(str(error).replace(", or pass format=.", ".")) from None
@@ -278,12 +266,10 @@ def meanings(typed: str, classes: Sequence[str]) -> list[Any]:
 
 def summary(bought: LabelBudget, exported: Path | None = None) -> dict[str, Any]:
     """Return what was bought and what it is worth."""
-    counts = Counter(map(str, bought.labels.values()))
-    shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    total = len(bought.labels)
-    more = [f"{len(bought.declined)} skipped"] * bool(bought.declined)
-    more += [f"{len(bought.comments)} with a comment"] * bool(bought.comments)
-    kinds = "; ".join([shares, *more])
+    counts, total = Counter(map(str, bought.labels.values())), len(bought.labels)
+    kinds = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+    kinds += f"; {len(bought.declined)} skipped" if bought.declined else ""
+    kinds += f"; {len(bought.comments)} with a comment" if bought.comments else ""
     sentences = [f"{total} {'label' if total == 1 else 'labels'} ({kinds}) in {bought.path}."]
     gain, mean = math.inf, None
     if len(counts) > 1:
@@ -325,11 +311,12 @@ def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool)
     """Refuse files that would replace each other, or that cannot be written."""
     if export is None:
         return
-    if export.resolve() in (data.resolve(), answers.resolve()):
-        raise CommandError(f"--export would replace the rows or the answers: {export}.")
-    if export.suffix.lower() not in (".csv", ".json"):
-        raise CommandError(f"--export needs a name that ends in .csv or .json, got {export.name}.")
-    if export.is_dir() or not export.parent.is_dir():
-        raise CommandError(f"--export needs a file in a folder that exists, got {export}.")
-    if export.exists() and not overwrite:
-        raise CommandError(f"--export would replace {export}: add --overwrite, or name another.")
+    problems = {
+        "would replace the rows or the answers": export.resolve()
+        in (data.resolve(), answers.resolve()),
+        "needs a name that ends in .csv or .json": export.suffix.lower() not in (".csv", ".json"),
+        "needs a file in a folder that exists": export.is_dir() or not export.parent.is_dir(),
+        "would replace a file: add --overwrite, or name another": export.exists() and not overwrite,
+    }
+    if found := [text for text, wrong in problems.items() if wrong]:
+        raise CommandError(f"--export {found[0]}, got {export}.")

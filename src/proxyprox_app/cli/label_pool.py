@@ -108,23 +108,28 @@ def read_tasks(path: Path, control: str) -> Answers:
 def _said(task: Mapping[str, Any], control: str) -> dict[str, Any]:
     """Return what a task's last annotation and prediction say."""
     said: dict[str, Any] = {"label": None, "comment": "", "prediction": None, "controls": set()}
-    people = _dicts(task.get("annotations"))
-    said["skipped"] = any(answer.get("was_cancelled") for answer in people)
-    # A model fitted to these very labels is no teacher of another one.
-    models = [m for m in _dicts(task.get("predictions")) if m.get("model_version") != MODEL]
-    for key, given in (("label", people), ("prediction", models)):
-        for answer in given:
+    for key, field in (("label", "annotations"), ("prediction", "predictions")):
+        for answer, name, value in _results(task, field):
+            if key == "label" and value.get("text"):
+                said["comment"] = " ".join(map(_text, _list(value["text"])))
+            if value.get("choices") and not answer.get("was_cancelled"):
+                said["controls"].add(name)
+                if control in ("", name):
+                    said[key] = ", ".join(map(_text, _list(value["choices"])))
+    cancelled = any(answer.get("was_cancelled") for answer in _dicts(task.get("annotations")))
+    return {**said, "skipped": cancelled and said["label"] is None}
+
+
+def _results(
+    task: Mapping[str, Any], field: str
+) -> Iterator[tuple[dict[str, Any], str, dict[str, Any]]]:
+    """Yield each answer of a task, with the control and the value of each of its results."""
+    for answer in _dicts(task.get(field)):
+        # A model fitted to these very labels is no teacher of another one.
+        if answer.get("model_version") != MODEL:
             for result in _dicts(answer.get("result")):
-                value, name = result.get("value"), str(result.get("from_name"))
-                value = value if isinstance(value, dict) else {}
-                if value.get("text") and key == "label":
-                    said["comment"] = " ".join(map(_text, _list(value["text"])))
-                if value.get("choices") and not answer.get("was_cancelled"):
-                    said["controls"].add(name)
-                    if control in ("", name):
-                        said[key] = ", ".join(map(_text, _list(value["choices"])))
-    said["skipped"] = said["skipped"] and said["label"] is None
-    return said
+                if isinstance(value := result.get("value"), dict):
+                    yield answer, str(result.get("from_name")), value
 
 
 def _list(value: Any) -> list[Any]:
@@ -301,8 +306,8 @@ def read_pool(
         values = {text.strip() for text in cells[name] if text.strip()}
         if values and all(class_of(text, classes) for text in values):
             notes.append(f"{name} holds the classes: is it the label? Then say --label {name}.")
-    answers: Sequence[str | None] = given.predictions if given else []
-    answers = [class_of(text, classes) for text in (cells[teacher] if teacher else answers)]
+    said = cells[teacher] if teacher else given.predictions if given else []
+    answers = [class_of(text, classes) for text in said]
     if count := len(answers) - answers.count(None):
         notes.append(f"Teacher: another model's answers for {count:,} of {len(cells):,} rows.")
     own = answers if count else None

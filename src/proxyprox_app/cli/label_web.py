@@ -14,7 +14,7 @@ import secrets
 import socket
 import sys
 import threading
-import time
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -26,9 +26,8 @@ from proxyprox_app.cli.console import CommandError, say
 from proxyprox_app.cli.label import Session, summary
 from proxyprox_app.cli.label_pool import exported
 
-# Bytes of a request at most, seconds that a browser may take to send all of it, and requests that
-# may be under way at once: one more closes the oldest, so that none can keep others waiting.
-LARGEST, PATIENCE, MOST = 1 << 16, 20.0, 32
+LARGEST, PATIENCE = 1 << 16, 20.0
+"""Bytes of a request at most, and seconds that a browser may take to send all of it."""
 STALE = "This row was answered already: nothing was changed, here is the next one."
 
 
@@ -61,8 +60,6 @@ def serve(session: Session, title: str, port: int = 0) -> None:
 class Server(ThreadingHTTPServer):
     """A session behind an address with a token in it; one request at a time touches the session."""
 
-    request_queue_size = MOST
-
     def __init__(self, session: Session, title: str, port: int) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.session, self.title = session, title
@@ -72,31 +69,6 @@ class Server(ThreadingHTTPServer):
         self.page = resources.files("proxyprox_app.cli").joinpath("label.html").read_text("utf-8")
         self._last: dict[str, Any] | None = None
         self.patience = PATIENCE
-        # Since when a connection sends its request, the oldest first.
-        self._sending: dict[socket.socket, float] = {}
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own."""
-        self._sending[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def received(self, request: Any) -> None:
-        """Note that a request has been sent, or its connection closed."""
-        self._sending.pop(request, None)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close a connection."""
-        self.received(request)
-        super().shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """Cut off whoever sends for too long, byte by byte, and the oldest of too many."""
-        sending, late = list(self._sending.items()), time.monotonic() - self.patience
-        for number, (request, since) in enumerate(sending):
-            if since < late or number < len(sending) - MOST:
-                self.received(request)
-                with contextlib.suppress(OSError):  # it may have ended by itself
-                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of browsers that hang up."""
@@ -150,10 +122,8 @@ class Server(ThreadingHTTPServer):
         if asked["do"] == "comment":
             return self.state("Comment kept.")
         expected = session.answer(row, label)
-        said = "skipped" if label is None else label
-        agreed = bool(expected) and session.agreed[-1]
-        self._last = {"row": row, "said": printable(said), "expected": printable(expected)}
-        self._last["agreed"] = agreed
+        said = {"said": printable(label or "skipped"), "expected": printable(expected)}
+        self._last = {"row": row, **said, "agreed": bool(expected) and session.agreed[-1]}
         return self.state()
 
 
@@ -162,6 +132,22 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
     server_version, sys_version, timeout = "proxyprox", "", PATIENCE
+
+    def setup(self) -> None:
+        """Cut off whoever sends for too long, byte by byte."""
+        super().setup()
+        self.late = threading.Timer(self.server.patience, self._cut_off)
+        self.late.daemon = True
+        self.late.start()
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self.late.cancel()
+        super().finish()
+
+    def _cut_off(self) -> None:
+        with contextlib.suppress(OSError):  # it may have ended by itself
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """Send the page, the state or an export."""
@@ -174,20 +160,23 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing: the terminal is the person's."""
 
-    def _answer(self, work: Any) -> None:
+    def _answer(self, work: Callable[[str], tuple[str, bytes]]) -> None:
+        status, kind = HTTPStatus.OK, "text/plain"
         try:
-            status, (kind, content) = HTTPStatus.OK, work(self._path())
+            kind, content = work(self._path())
         except RefusedError as error:
-            status, kind, content = error.status, "text/plain", str(error).encode()
+            status, content = error.status, str(error).encode()
         except Exception as error:
             # A full disk, say: the page shows it, and the row is asked about again.
             text = f"That failed, and what was kept before is still kept: {error}"
-            status, kind = HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain"
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
             content = printable(text).encode(errors="replace")
-        self.send_response(status)
         nonce = secrets.token_urlsafe(12)
+        if kind == "text/html":
+            content = content.replace(b"NONCE", nonce.encode())
         headers = {
             "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(content)),
             "Content-Security-Policy": "default-src 'none'; connect-src 'self'; base-uri 'none'; "
             f"form-action 'none'; frame-ancestors 'none'; img-src data:; "
             f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'",
@@ -196,11 +185,10 @@ class Handler(BaseHTTPRequestHandler):
             "Referrer-Policy": "no-referrer",
             "X-Content-Type-Options": "nosniff",
         }
-        if kind == "text/html":
-            content = content.replace(b"NONCE", nonce.encode())
-        elif kind.startswith("text/csv") or self.path.endswith("labels.json"):
+        if "/labels." in self.path:
             headers["Content-Disposition"] = "attachment"
-        for name, value in (headers | {"Content-Length": str(len(content))}).items():
+        self.send_response(status)
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -211,20 +199,19 @@ class Handler(BaseHTTPRequestHandler):
         if len(hosts) != 1 or hosts[0].lower() not in self.server.hosts:
             text = f"This server answers to {self.server.hosts[0]} only."
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, text)
-        _, token, path = [*self.path.split("/", 2), "", ""][:3]
-        whole = self.path.count("/") > 1
-        if not (secrets.compare_digest(token.encode(), self.server.token.encode()) and whole):
+        token, slash, path = self.path.removeprefix("/").partition("/")
+        if not slash or not secrets.compare_digest(token.encode(), self.server.token.encode()):
             text = "Use the whole address that the terminal shows, with its token and last slash."
             raise RefusedError(HTTPStatus.NOT_FOUND, text)
         return path
 
     def _get(self, path: str) -> tuple[str, bytes]:
-        self.server.received(self.connection)
+        self.late.cancel()
         if path == "":
             return "text/html", self.server.page.encode()
         with self.server.lock:
             if path == "state":
-                return _as_json(self.server.state())
+                return "application/json", json.dumps(self.server.state()).encode()
             if path in ("labels.csv", "labels.json"):
                 kind = "text/csv" if path.endswith("csv") else "application/json"
                 session, ending = self.server.session, path.removeprefix("labels")
@@ -239,17 +226,10 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Answers are JSON.")
         if not length.isdecimal() or int(length) > LARGEST:
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Too much for an answer.")
-        content = self.rfile.read(int(length))
-        self.server.received(self.connection)
-        if len(content) < int(length):
-            raise RefusedError(HTTPStatus.BAD_REQUEST, "The request was cut short.")
         try:
-            asked = json.loads(content)
+            asked = json.loads(self.rfile.read(int(length)))  # JSON that is cut short is none
+            self.late.cancel()
         except (ValueError, RecursionError):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "Not JSON.") from None
         with self.server.lock:
-            return _as_json(self.server.act(asked))
-
-
-def _as_json(content: dict[str, Any]) -> tuple[str, bytes]:
-    return "application/json", json.dumps(content).encode()
+            return "application/json", json.dumps(self.server.act(asked)).encode()

@@ -1,19 +1,22 @@
-"""Figures in one style: panels of curves for print."""
+"""Figures in one style, by matplotlib: curves of methods, and SVG inside a page."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import math
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
 from itertools import cycle
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.extras import require
-from proxyprox._util.files import atomic_output
+from proxyprox._util.text import printable
 from proxyprox_app.report.summary import QUARTILES
 
 # The colour of a method on every page and figure, by the first expression found in its name. After
@@ -52,16 +55,11 @@ _LABELS = {
 COSTS = ("target_gradients", "proxy_gradients", "seconds")
 """The x axes a figure is offered over, the one that counts first."""
 
-_PURPOSE = "drawing figures"
-_SMALL, _MEDIUM = 8.5, 9.5  # points, in panels 3.1 inches wide
-_LEGIBLE = 8
-"""Methods that a legend can name; more of them are named at the ends of their curves."""
+# The colours of a light page; inside a page its variables take their places.
+_THEME = {"#1b1f24": "--ink", "#57606a": "--soft", "#e6e8eb": "--grid", "#ffffff": "--paper"}
+_INK, _SOFT, _GRID, _PAPER = _THEME
 ROUNDING = 1e-12
 """Suboptimality that is rounding: a curve that falls so low does not stretch the axis."""
-_SOLVED = 1e-9
-"""Lower values leave the axis of a figure for print: nobody needs them."""
-_ACROSS = 4
-"""Panels side by side; more of them continue in the next line."""
 
 
 class Style(NamedTuple):
@@ -76,7 +74,7 @@ class Style(NamedTuple):
         axis.fill_between(x, low, high, color=self.colour, alpha=0.16, linewidth=0)
         (line,) = axis.plot(x, median, self.marker, color=self.colour, markevery=len(x) // 8 or 1)
         line.set(linestyle=(0, self.dash) if self.dash else "solid", linewidth=1.5)
-        line.set(markersize=4.2, markeredgecolor="white", markeredgewidth=0.5)
+        line.set(markersize=4.2, markeredgecolor=_PAPER, markeredgewidth=0.5)
         return line
 
 
@@ -120,220 +118,193 @@ def field_label(field: str, labels: Mapping[str, str] | None = None) -> str:
     return {**_LABELS, **(labels or {})}.get(field, field.replace("_", " "))
 
 
-def draw_panels(
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    metric: str = "suboptimality",
-    x: str = "target_gradients",
-    log_x: bool = False,
-    labels: Mapping[str, str] | None = None,
-) -> Any:
-    """Draw one panel for each ``"panel"`` of the rows, one curve for each ``"method"``.
+@contextmanager
+def drawing(settings: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    """Yield ``matplotlib.figure``, with the one look of all figures while the block runs.
+
+    Text is shown as it is: a dollar sign begins no formula, and nothing is handed to LaTeX.
 
     Parameters
     ----------
+    settings : mapping, optional
+        More of matplotlib's settings.
+
+    Raises
+    ------
+    MissingExtraError
+        Without matplotlib.
+    """
+    matplotlib = require("matplotlib", extra="app", purpose="drawing figures")
+    figures = require("matplotlib.figure", extra="app", purpose="drawing figures")
+    look = {
+        "text.parse_math": False, "text.color": _INK, "axes.labelcolor": _SOFT,
+        "axes.edgecolor": _SOFT, "xtick.color": _SOFT, "ytick.color": _SOFT,
+        "xtick.labelcolor": _INK, "ytick.labelcolor": _INK, "grid.color": _GRID,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+        "axes.axisbelow": True, "legend.frameon": False, "svg.hashsalt": "proxyprox",
+        "font.size": 8.5, "axes.titlesize": 9.5, "axes.labelsize": 9.5,
+    }  # fmt: skip
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        # The user's own settings would change the figures of a record.
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**look, **(settings or {})})
+        # Inside a page the reader's fonts are used.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        yield figures
+
+
+def draw_curves(
+    axis: Any,
+    rows: Sequence[Mapping[str, Any]],
+    looks: Mapping[str, Style],
+    *,
+    metric: str,
+    x: str,
+    log_x: bool = False,
+    labels: Mapping[str, str] | None = None,
+    scale: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Draw the curves of one panel, and return the lines by method.
+
+    The y axis is logarithmic if the positive medians differ by a factor of 4; curves that fall to
+    rounding, or below 0, leave it at the bottom.
+
+    Parameters
+    ----------
+    axis : matplotlib.axes.Axes
+        Where to draw.
     rows : sequence of mappings
-        Rows of :func:`proxyprox_app.report.summary.summarise`.
+        Rows of the panel.
+    looks : mapping
+        Of all methods, as :func:`styles` gives them.
     metric, x : str
         What goes on the y axis (its median, q25 and q75) and on the x axis.
     log_x : bool
-        Logarithmic x axis. The y axis is logarithmic if any median is positive; curves that fall to
-        rounding, or below 0, leave it at the bottom. Points at or below 0 are left out of a
-        logarithmic x axis.
+        Logarithmic x axis; points at or below 0 are left out of it.
     labels : mapping, optional
         Words for the axes by field, in place of the usual ones.
-
-    Returns
-    -------
-    figure : matplotlib.figure.Figure
-        Free of pyplot: nothing to close.
+    scale : sequence of mappings
+        Rows that the y axis is for; by default those of the panel.
     """
-    if not rows:
-        raise ValueError("rows is empty: there is nothing to draw.")
-    figures = require("matplotlib.figure", extra="app", purpose=_PURPOSE)
-    panels, looks = in_order(rows, "panel"), styles(rows)
-    spending = {str(r["method"]) for r in rows if np.isfinite(_values([r], x, log_x)[0])}
-    names = [m if m in spending else f"{m} (no {x.replace('_', ' ')})" for m in looks]
-    lines = math.ceil(len(panels) / _ACROSS)
-    across = math.ceil(len(panels) / lines)
-    named = len(looks) > _LEGIBLE and lines == 1
-    # The legend has a column for each panel.
-    size = (3.1 * across + 0.4, 2.6 * lines + 0.3 + 0.2 * math.ceil(len(looks) / across))
-    if named:
-        size = (4.2 * across + 0.2, 4.4)
-    figure = figures.Figure(figsize=size, dpi=200, layout="constrained")
-    # Many panels are many data sets, whose losses have little in common.
-    axes = figure.subplots(lines, across, sharey=lines == 1, squeeze=False)
+    medians = column(scale or rows, f"{metric}_median", True)
+    medians = medians[np.isfinite(medians)]
+    log_y = len(medians) > 0 and bool(medians.max() >= 4 * medians.min())
+    above = medians[medians > ROUNDING]
+    least = ROUNDING if log_y and len(above) else 0.0
     # Without a positive number an axis cannot be logarithmic.
-    log_x = log_x and bool(spending)
-    log_y = bool(np.isfinite(_values(rows, f"{metric}_median", True)).any())
-    handles: dict[str, Any] = {}
-    labelled: list[tuple[Any, dict[str, float]]] = []
-    medians = _values(rows, f"{metric}_median", log_y)
-    shown = medians[medians > ROUNDING] if log_y else medians
-    low, least = (float(shown.min()), ROUNDING) if log_y and len(shown) else (0.0, 0.0)
-    for axis in axes.flat[len(panels) :]:
-        axis.set_axis_off()
-    for axis, panel in zip(axes.flat, panels, strict=False):
-        here = [row for row in rows if str(row["panel"]) == panel]
-        ends: dict[str, float] = {}
-        for method in in_order(here, "method"):
-            curve = [row for row in here if str(row["method"]) == method]
-            bands = [_values(curve, f"{metric}_{s}", log_y, least) for s in QUARTILES]
-            line = looks[method].draw(axis, _values(curve, x, log_x), *bands)
-            handles.setdefault(method, line)
-            ends[method] = next(iter(bands[0][np.isfinite(bands[0])][::-1]), math.nan)
-        axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
-        _finish(axis, panel, field_label(x, labels))
-        if log_y and low > least:
-            axis.set_ylim(bottom=low / 3)
-        labelled.append((axis, ends))
-    for axis in axes[:, 0]:
-        axis.set_ylabel(field_label(metric, labels), fontsize=_MEDIUM)
-    if named:
-        for axis, ends in labelled:
-            _name_ends(axis, ends, dict(zip(looks, names, strict=True)), looks)
-        return figure
-    where: dict[str, Any] = {"loc": "outside lower center", "ncols": across, "fontsize": _SMALL}
-    shape = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.6}
-    figure.legend([handles[method] for method in looks], names, **where, **shape)
-    return figure
+    log_x = log_x and bool(np.isfinite(column(rows, x, True)).any())
+    lines = {}
+    for i, (method, look) in enumerate(looks.items()):
+        if curve := [row for row in rows if str(row["method"]) == method]:
+            bands = [column(curve, f"{metric}_{s}", log_y, least) for s in QUARTILES]
+            before = len(axis.collections)
+            lines[method] = look.draw(axis, column(curve, x, log_x), *bands)
+            for artist in (lines[method], *axis.collections[before:]):
+                artist.set_gid(f"method-{i}")
+            lines[method].set_label(printable(method))
+    axis.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear")
+    if least:
+        axis.set_ylim(bottom=float(above.min()) / 3)
+    put_ticks(axis.xaxis, {row[x] for row in rows if row.get(x) is not None})
+    put_ticks(axis.yaxis)
+    axis.set_xlabel(field_label(x, labels))
+    return lines
 
 
-def _name_ends(
-    axis: Any, ends: Mapping[str, float], names: Mapping[str, str], looks: Mapping[str, Style]
-) -> None:
-    """Write each method's name beside the end of its curve, no two on top of each other."""
-    order = sorted((m for m in ends if math.isfinite(ends[m])), key=lambda method: ends[method])
-    to_axes = axis.transScale + axis.transLimits
-    at = [min(1.0, max(0.0, float(to_axes.transform((1.0, ends[m]))[1]))) for m in order]
-    room = min(0.062, 1 / max(1, len(order)))
-    # As little moved as there is room for: each run of names that touch is centred on its curves.
-    merged: list[list[float]] = []
-    for place in at:
-        merged.append([place, 1])
-        while (
-            len(merged) > 1
-            and merged[-1][0] - merged[-2][0] < room * (merged[-1][1] + merged[-2][1]) / 2
-        ):
-            (first, m), (second, n) = merged[-2:]
-            merged[-2:] = [[(first * m + second * n) / (m + n), m + n]]
-    places: list[float] = []
-    for centre, count in merged:
-        half = room * (count - 1) / 2
-        centre = min(max(centre, half), 1 - half)
-        places += [centre - half + room * j for j in range(int(count))]
-    for method, true, place in zip(order, at, places, strict=True):
-        colour = looks[method].colour
-        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.6, "relpos": (0, 0.5)}
-        axis.annotate(
-            names[method], xy=(1.0, true), xytext=(1.08, place), xycoords="axes fraction",
-            color=colour, fontsize=_SMALL, va="center", annotation_clip=False, arrowprops=line,
-        )  # fmt: skip
+def put_ticks(axis: Any, values: Iterable[float] = ()) -> None:
+    """Put at most seven ticks on an x or y axis, or at these values if they are few."""
+    ticker = require("matplotlib.ticker", extra="app", purpose="drawing figures")
+    low, high = axis.get_view_interval()
+    log = axis.get_scale() == "log"
+    decades = log and high >= 100 * low
+    named = sorted({value for value in values if value > 0 or not log})
+    if 0 < len(named) <= 6:
+        axis.set_major_locator(ticker.FixedLocator(named))
+    elif log:
+        subs = (1.0,) if decades else (1.0, 2.0, 5.0)
+        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=7))
+    else:
+        axis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _written(value, decades)))
 
 
-def save_figures(
-    folder: str | os.PathLike[str],
-    rows: Sequence[Mapping[str, Any]],
-    *,
-    x_axes: Sequence[str] = COSTS,
-    log_x: bool = False,
-    **options: Any,
-) -> list[Path]:
-    """Write ``figure_<x>.png`` and ``figure_<x>.svg`` for each x axis the rows have.
-
-    The first axis is logarithmic where `log_x` says so; the others always are, since methods
-    differ in them by orders of magnitude. Other options are those of :func:`draw_panels`.
-
-    Returns
-    -------
-    paths : list of Path
-        The files written.
-    """
-    paths = []
-    for position, x in enumerate(x_axes):
-        log = log_x or position > 0
-        # Of a cost that nobody had, such as gradients of no proxy, there is nothing to draw.
-        if np.isfinite(_values(rows, x, log)).any():
-            figure = draw_panels(rows, x=x, log_x=log, **options)
-            paths += save_figure(Path(folder) / f"figure_{x}", figure)
-    return paths
+def _written(value: float, decades: bool) -> str:
+    """Write the number of a tick, powers of ten with raised digits."""
+    text = f"{value:.0e}" if decades and not 0.01 <= value < 1000 else f"{value:,.6g}"
+    front, _, power = text.partition("e")
+    if not power:
+        return text
+    raised = str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{'' if front == '1' else f'{front}·'}10{raised}"
 
 
-def save_parts(
-    folder: str | os.PathLike[str], name: str, parts: Sequence[Mapping[str, Any]]
-) -> list[Path]:
-    """Write a figure of panels with axes of their own, as PNG and SVG.
+def plot_svg(title: str, x_label: str, y_label: str, draw: Callable[[Any], object]) -> str:
+    """Return a plot as an ``<svg>`` element of a page.
 
     Parameters
     ----------
-    folder : path-like
-        Existing folder.
-    name : str
-        Of the files, without the ending.
-    parts : sequence of mappings
-        Arguments of :func:`proxyprox_app.report.page.section`, one for each panel.
-
-    Returns
-    -------
-    paths : list of Path
-        The files written.
+    title : str
+        What a screen reader says; the ends of the lines are added.
+    x_label, y_label : str
+        Words at the axes.
+    draw : callable
+        Draws on the axes that it is given.
     """
-    figures = require("matplotlib.figure", extra="app", purpose=_PURPOSE)
-    figure = figures.Figure(figsize=(3.9 * len(parts), 4.5), dpi=200, layout="constrained")
-    for axis, part in zip(figure.subplots(1, len(parts), squeeze=False)[0], parts, strict=True):
-        rows, metric, x = part["rows"], part["metric"], part["x_axes"][0]
-        for method, look in styles(rows).items():
-            curve = [row for row in rows if row["method"] == method]
-            bands = [_values(curve, f"{metric}_{s}", True, ROUNDING) for s in QUARTILES]
-            look.draw(axis, _values(curve, x, False), *bands).set_label(method)
-        axis.set_xscale("log" if part.get("log_x") else "linear")
-        _finish(axis, part["heading"], field_label(x, part["labels"]))
-        axis.set_ylabel(field_label(metric, part["labels"]), fontsize=_MEDIUM)
-        heights = _values(rows, f"{metric}_median", True, _SOLVED)
-        low, high = float(np.nanmin(heights)), float(np.nanmax(heights))
-        if high >= 4 * low:
-            axis.set_yscale("log")
-            axis.set_ylim(bottom=low / 1.5)
-        if 4 * low <= high < 1000 * low:  # less than three decades: 2 and 5 are labelled, too
-            marks = [m * 10.0**k for k in range(-12, 3) for m in (1, 2, 5)]
-            marks = [mark for mark in marks if low / 1.5 <= mark <= 1.5 * high]
-            axis.set_yticks(marks, [f"{mark:g}" for mark in marks])
-            axis.minorticks_off()
-        if len(ticks := sorted({row[x] for row in rows})) <= 6:
-            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-            axis.minorticks_off()
-        axis.legend(
-            loc="upper center", bbox_to_anchor=(0.45, -0.17), fontsize=_SMALL, frameon=False
-        )
-    return save_figure(Path(folder) / name, figure)
+    settings = {"font.size": 12, "axes.labelsize": 12, "svg.fonttype": "none"}
+    with drawing({**settings, "svg.hashsalt": title}) as figures:
+        figure = figures.Figure(figsize=(480 / 72, 330 / 72))
+        axis = figure.add_axes((0.16, 0.15, 0.81, 0.82))
+        axis.set(xlabel=printable(x_label), ylabel=printable(y_label))
+        # A narrow page has larger letters: the label stays clear of the ticks' numbers.
+        axis.yaxis.set_label_coords(-0.165, 0.5)
+        axis.tick_params(length=0)
+        draw(axis)
+        return _element(figure, title, "; ".join(map(_told, axis.get_lines())))
 
 
-def _finish(axis: Any, title: str, x_label: str) -> None:
-    """Give a panel its title, its label and a quiet grid."""
-    axis.set_title(title, fontsize=_MEDIUM)
-    axis.set_xlabel(x_label, fontsize=_MEDIUM)
-    axis.tick_params(labelsize=_SMALL, which="both")
-    axis.grid(visible=True, which="major", color="0.88", linewidth=0.6)
-    axis.set_axisbelow(True)
-    axis.spines[["top", "right"]].set_visible(False)
+def _told(line: Any) -> str:
+    """Say where a line begins and ends; a short one in full."""
+    heights = [f"{y:.3g}" for y in line.get_ydata() if math.isfinite(y)]
+    shown = heights if len(heights) <= 6 else [heights[0], "…", heights[-1]]
+    return f"{line.get_label()}: {', '.join(shown) or 'no value'}"
 
 
-def save_figure(path: Path, figure: Any) -> list[Path]:
-    """Write a figure as PNG and SVG; the same rows give the same SVG, byte for byte."""
-    matplotlib = require("matplotlib", extra="app", purpose=_PURPOSE)
-    paths = [path.with_name(f"{path.name}.{kind}") for kind in ("png", "svg")]
-    for file in paths:
-        metadata = {"Date": None} if file.suffix == ".svg" else {}
-        with matplotlib.rc_context({"svg.hashsalt": "proxyprox"}), atomic_output(file) as output:
-            figure.savefig(output, format=file.suffix[1:], metadata=metadata)
-        # Both files have the same layout; to find it takes as long as to draw.
-        figure.set_layout_engine("none")
-    return paths
+def glyph(look: Style) -> str:
+    """Return the entry of a legend inside a page: the line and the marker of a method."""
+    with drawing({"svg.hashsalt": repr(look)}) as figures:
+        axis = figures.Figure(figsize=(40 / 72, 14 / 72)).add_axes((0, 0, 1, 1))
+        axis.set_axis_off()
+        axis.set_xlim(0, 2)
+        look.draw(axis, [0, 1, 2], [0, 0, 0], math.nan, math.nan).set(markevery=[1], markersize=7)
+        return _element(axis.figure)
 
 
-def _values(rows: Iterable[Mapping[str, Any]], field: str, log: bool, least: float = 0.0) -> Any:
-    """Return a column as floats, NaN where there is no value or a logarithm has no place for it.
+def _element(figure: Any, title: str = "", text: str = "") -> str:
+    """Return a figure as an ``<svg>`` element of a page, in the colours of the page."""
+    output, nothing = io.StringIO(), dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    figure.savefig(output, format="svg", transparent=True, metadata=nothing)
+    svg = output.getvalue()
+    svg = re.sub(r"<style.*?</style>", "", svg[svg.index("<g ") : svg.rindex("</svg>")])
+    # Names that nothing refers to would be many times in one page.
+    svg = re.sub(r' id="method-(\d+)"', r' data-method="\1"', svg)
+    svg = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"', "", svg)
+    for colour, name in _THEME.items():
+        svg = re.sub(rf'(style="[^"<>]*){colour}', rf"\1var({name})", svg)
+    width, height = (round(72 * inches) for inches in figure.get_size_inches())
+    box = f'viewBox="0 0 {width} {height}"'
+    if not title:
+        return f'<svg class="glyph" {box} width="40" height="14" aria-hidden="true">{svg}</svg>'
+    name = hashlib.sha256(title.encode("utf-8", "replace")).hexdigest()[:10]
+    return (
+        f'<svg class="plot" {box} role="img" aria-labelledby="t{name} d{name}">'
+        f'<title id="t{name}">{escape(printable(title))}</title>'
+        f'<desc id="d{name}">{escape(printable(text))}</desc>{svg}</svg>'
+    )
+
+
+def column(rows: Iterable[Mapping[str, Any]], field: str, log: bool, least: float = 0.0) -> Any:
+    """Return a column as floats, NaN if there is no value or a logarithm has no place for it.
 
     With ``least`` lower ones are drawn there.
     """

@@ -1,7 +1,7 @@
 """One self-contained HTML page for an experiment or an audit.
 
-The pages work from disk with no network and no library: plots are SVG, drawn here, and their
-content-security policy forbids them to fetch anything. The templates escape every string that
+The pages work from disk with no network: plots are SVG inside the page, and a content-security
+policy forbids to fetch anything. The templates escape every string that
 comes from outside.
 """
 
@@ -10,58 +10,32 @@ from __future__ import annotations
 import math
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from importlib import resources
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
 from proxyprox.diagnostics.plan import RunPlan
 from proxyprox.diagnostics.report import Audit, RoundAudit
-from proxyprox_app.report.figures import COSTS, ROUNDING, Style, field_label, in_order, styles
+from proxyprox_app.report import figures
+from proxyprox_app.report.figures import COSTS, Style, field_label, in_order, styles
 from proxyprox_app.report.records import flat, machine, versions, without_home
-from proxyprox_app.report.summary import LIMITS, QUARTILES, joint_confidence, last_rows
-from proxyprox_app.report.svg import Series, glyph, plot
+from proxyprox_app.report.summary import LIMITS, joint_confidence, last_rows
 
 _PURPOSE = "writing the report"
 
-# What a word means, shown where it is pointed at and in the list at the end of a page.
-TERMS = {
-    "target gradients?": "A slope of the loss you care about, at one point: what labels, rollouts "
-    "or messages are paid for.",
-    "proxy gradients?": "A slope of the cheap stand-in; many of them cost little.",
-    "ProxyProx": "The method of this package: each expensive slope corrects the cheap loss, whose "
-    "minimum near the last point is the next point.",
-    "ProxyBFGS": "ProxyProx for exact slopes: it also learns the curvature from step to step.",
-    "proxy": "A cheap loss that resembles the expensive one.",
-    "(?:subo|o)ptim(?:ality|um)": "The lowest loss that the model can have is the optimum; the "
-    "suboptimality is how far a loss is above it.",
-    "step sizes?|eta": "How far a method moves along each slope. Too small is slow, too large "
-    "diverges.",
-    "ERM(?! on)": "Empirical risk minimisation: keep every label bought so far and "
-    "fit all of them again, without a proxy.",
-    "L-BFGS": "The usual method for exact gradients: it estimates the curvature from the last few "
-    "of them.",
-    "Newton": "Uses the exact curvature: at each point a matrix of all second derivatives, not "
-    "only the slope.",
-    "SGD": "Stochastic gradient descent: a small step down each noisy slope.",
-    "Adam": "Stochastic gradient descent with a step size for each coordinate.",
-    "medians?": "Half of the runs are lower, half are higher.",
-    "seeds?|draws?": "Repetitions in which everything random is drawn anew.",
-    "rounds?": "One exchange with whoever holds the data: a point is sent, the loss and its "
-    "gradient come back.",
-    "teacher": "Another model whose answers cost nothing and may be wrong.",
-    "log-loss": "Minus the logarithm of the probability that was given to the right answer, on "
-    "average; 0 is perfect, 0.69 is a coin.",
-    "similarity": "How differently the two losses curve: 0 is best.",
-    "smoothness": "The strongest curvature of the loss.",
-    "strong convexity": "The weakest curvature of the loss.",
-    "rehears(?:ed|al)": "Played through on a quadratic model of the losses, without buying "
-    "anything.",
-    "Ritz values": "Estimates of eigenvalues from products with a matrix.",
-}
+TERMS: dict[str, str] = tomllib.loads(
+    resources.files("proxyprox_app.report").joinpath("templates/glossary.toml").read_text("utf-8")
+)
+"""What a word means, shown when it is pointed at and in the list at the end of a page."""
 _TERM = re.compile("|".join(f"(?<![\\w-])(?:{term})(?![\\w-])" for term in TERMS))
 
 
@@ -100,7 +74,7 @@ def write_report(
     ValueError
         When there are no rows, or `x_axes` names no field of them.
     MissingExtraError
-        Without jinja2.
+        Without jinja2 or matplotlib.
     """
     names = ("metric", "x_axes", "labels", "log_x")
     own = {name: content.pop(name) for name in names if name in content}
@@ -119,8 +93,6 @@ def section(
     heading: str = "Results",
     text: str = "",
     about: Mapping[str, str] | None = None,
-    ends: Sequence[Mapping[str, Any]] | None = None,
-    ends_metric: str | None = None,
 ) -> dict[str, Any]:
     """Return what a page shows of some curves: a plot for each panel and a table of their ends.
 
@@ -143,15 +115,13 @@ def section(
         Title, and what was found.
     about : mapping, optional
         Problem, data and proxy of this section, by name.
-    ends, ends_metric : sequence of mappings and str, optional
-        Rows and metric of the table, where that is not the end of each curve.
     """
     axes = [x for x in x_axes if any(row.get(x) is not None for row in rows)]
     if not axes:
         raise ValueError(f"rows is empty, or x_axes={list(x_axes)} names no field of theirs.")
     looks, panels = styles(rows), in_order(rows, "panel")
-    shown, ends = ends_metric or metric, ends or last_rows(rows)
-    middle, low, high = f"{shown}_median", *(f"{shown}_{s}" for s in LIMITS)
+    ends = last_rows(rows)
+    middle, low, high = f"{metric}_median", *(f"{metric}_{s}" for s in LIMITS)
     # The budget is mostly the same for all: the caption tells it.
     budgets = {row.get(axes[0]) for row in ends}
     spent = [axes[0]] if len(budgets) > 1 else []
@@ -159,80 +129,46 @@ def section(
     columns = [f for f in optional if f == middle or any(r.get(f) is not None for r in ends)]
     end = "" if len(budgets) > 1 or None in budgets else f"After {number(*budgets)} "
     caption = f"{end}{field_label(axes[0], labels)}: " if end else ""
-    caption += f"median {field_label(shown, labels)}; the lowest "
+    caption += f"median {field_label(metric, labels)}; the lowest "
     caption += "is in bold." if len(panels) == 1 else "of each panel is in bold."
-    best, plots = [], []
+    best, plots = [], list[list[str]]()
     for panel in panels:
         known = [r for r in ends if str(r["panel"]) == panel and r.get(middle) is not None]
         best += [ends.index(min(known, key=lambda row: float(row[middle])))] if known else []
         here = [row for row in rows if str(row["panel"]) == panel]
-        heights = [v for row in here if (v := row.get(f"{metric}_median") or 0) > 0]
-        drawn = [_curves(here, looks, metric, x) for x in axes]
-        plots.append(
-            [
-                plot(
-                    curves,
-                    title=f"{panel}: {field_label(metric, labels)} by {field_label(x, labels)}",
-                    x_label=field_label(x, labels),
-                    y_label=field_label(metric, labels),
-                    log_x=log_x or i > 0,
-                    log_y=bool(heights) and max(heights) >= 4 * min(heights),
-                    floor=ROUNDING if any(v > ROUNDING for v in heights) else 0,
-                )
-                for i, (x, curves) in enumerate(zip(axes, drawn, strict=True))
-            ]
-        )
+        plots.append([])
+        for i, x in enumerate(axes):
+            words = field_label(x, labels), field_label(metric, labels)
+            draw = partial(
+                figures.draw_curves, rows=here, looks=looks, metric=metric, x=x,
+                log_x=log_x or i > 0, labels=labels,
+            )  # fmt: skip
+            title = f"{panel}: {words[1]} by {words[0]}"
+            plots[-1].append(figures.plot_svg(title, *words, draw))
     absent = [
         [m for m in looks if not any((r.get(x) or 0) > 0 for r in rows if str(r["method"]) == m)]
         for x in axes
     ]
-    words = {middle: "median", low: "lower limit", "eta": "step size"}
+    count = max(sum(str(row["panel"]) == panel for row in ends) for panel in panels)
+    seeds = min(int(row.get("seeds", 1)) for row in ends)
+    fields = {middle: "median", low: "lower limit", high: "upper limit", "eta": "step size"}
     return {
         "heading": heading,
         "text": text,
         "about": about or {},
         "axes": [field_label(x, labels) for x in axes],
         "absent": absent,
-        "legend": [(method, glyph(look)) for method, look in looks.items()],
+        "legend": [(method, figures.glyph(look)) for method, look in looks.items()],
         "panels": list(zip(panels, plots, strict=True)),
         "ends": ends,
         "caption": caption[0].upper() + caption[1:],
         "best": best,
         "columns": [*(["panel"] if len(panels) > 1 else []), "method", *columns],
-        "labels": {**words, high: "upper limit", **(labels or {})},
-        "limits": _what_limits_cover(ends) if low in columns else "",
+        "labels": {**fields, **(labels or {})},
+        "confidence": joint_confidence(seeds, count) if low in columns else None,
+        "seeds": seeds,
+        "count": count,
     }
-
-
-def _curves(
-    rows: Sequence[Mapping[str, Any]], looks: Mapping[str, Style], metric: str, x: str
-) -> list[Series]:
-    """Return the curves of one panel over one axis."""
-    found = []
-    for method in in_order(rows, "method"):
-        curve = [row for row in rows if str(row["method"]) == method]
-        y, low, high = ([row.get(f"{metric}_{s}") for row in curve] for s in QUARTILES)
-        found.append(Series(method, looks[method], [row.get(x) for row in curve], y, low, high))
-    return found
-
-
-def _what_limits_cover(ends: Sequence[Mapping[str, Any]]) -> str:
-    """Say with which confidence the limits of a table hold."""
-    panels = in_order(ends, "panel")
-    count = max(sum(str(row["panel"]) == panel for row in ends) for panel in panels)
-    seeds = min(int(row["seeds"]) for row in ends)
-    sure = joint_confidence(seeds, count)
-    where = "of a panel " if len(panels) > 1 else ""
-    if sure <= 0.5:
-        return (
-            f"Limits: the lowest and the highest of {seeds} draw{'s' * (seeds > 1)}; too few to "
-            f"say anything with confidence about {count} medians at once."
-        )
-    return (
-        f"Limits: with a confidence of at least {math.floor(100 * sure)} % the true medians of all "
-        f"{count} methods {where}lie within their limits, at once (order statistics of {seeds} "
-        "draws, Bonferroni)."
-    )
 
 
 def write_audit_page(
@@ -254,88 +190,38 @@ def write_audit_page(
     Raises
     ------
     MissingExtraError
-        Without jinja2.
+        Without jinja2 or matplotlib.
     """
     values, file = audit_values(audit, plan), Path(folder) / "audit.html"
     shared = {"lead": [audit.sentence, *audit.reasons], "notes": plan.notes, "values": values}
     if isinstance(audit, RoundAudit):
         return _write(file, "rounds.html", **content, **shared, plan=plan)
-    plots = [_spectra(audit), _path(audit), _counts(values)]
-    return _write(file, "audit.html", **content, **shared, plots=plots, audit=audit, plan=plan)
-
-
-_GREY, _BLUE = Style("#737373", "o", ()), Style("#0072B2", "s", ())
-
-
-def _figure(title: str, series: Sequence[Series], **options: Any) -> dict[str, Any]:
-    legend = [(one.name, glyph(one.look)) for one in series]
-    return {"title": title, "legend": legend, "plot": plot(series, title=title, **options)}
+    shared["figure"] = _spectra(audit)
+    return _write(file, "audit.html", **content, **shared, audit=audit, plan=plan)
 
 
 def _spectra(audit: Audit) -> dict[str, Any]:
     """Draw the eigenvalues of the target and of the difference, by rank."""
     end = audit.points[-1]
     kind = "eigenvalues" if end.in_full else "Ritz values"
-    found = {
-        "target ∇²L": (_GREY, end.target_spectrum),
-        "difference ∇²L − ∇²L̂": (_BLUE, end.difference_spectrum),
-    }
-    series = []
-    for name, (look, spectrum) in found.items():
-        values = sorted(map(abs, spectrum.tolist()), reverse=True)
-        series.append(Series(name, look, range(1, len(values) + 1), values, joined=False))
-    return _figure(
-        f"Spectra at the end of the path: {kind}, absolute, by rank",
-        series,
-        x_label="rank",
-        y_label="absolute eigenvalue",
-        log_y=True,
-        # Below rounding error a logarithm shows noise.
-        floor=1e-10 * max(abs(float(end.target_spectrum.max())), 1e-300),
-    )
+    title = f"At the end of the path: {kind}, absolute, by rank"
+    found = {"target ∇²L": end.target_spectrum, "difference ∇²L − ∇²L̂": end.difference_spectrum}
+    looks = dict(zip(found, (Style("#737373", "o", ()), Style("#0072B2", "s", ())), strict=True))
+    # Below rounding error a logarithm shows noise.
+    floor = 1e-10 * max(abs(float(end.target_spectrum.max())), 1e-300)
 
+    def draw(axis: Any) -> None:
+        axis.set_yscale("log")
+        for name, (colour, marker, _) in looks.items():
+            values = np.maximum(np.sort(np.abs(found[name]))[::-1], floor)
+            ranks = range(1, len(values) + 1)
+            axis.plot(ranks, values, marker, color=colour, label=name, markersize=6)
+        figures.put_ticks(axis.xaxis)
+        figures.put_ticks(axis.yaxis)
 
-def _path(audit: Audit) -> dict[str, Any]:
-    """Draw curvature and its difference at the points visited."""
-    points, series = range(len(audit.points)), []
-    for name, look, field in (("H", _GREY, "H"), ("δ", _BLUE, "delta")):
-        found = [_limits(point, field) for point in audit.points]
-        y, low, high = ([each[key] for each in found] for key in ("estimate", "low", "high"))
-        series.append(Series(name, look, points, y, low, high, joined=False))
-    return _figure(
-        "Along the path: how far apart the losses curve",
-        series,
-        x_label="",
-        y_label="curvature",
-        categories=["start", *(f"point {i}" for i in points[1:])],
-    )
-
-
-def _counts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Draw the target gradients that each method needs."""
-    names = {
-        "sgd": "SGD",
-        "accelerated": "accelerated",
-        "proxyprox": "ProxyProx",
-        "offered": "as offered",
-    }
-    series = []
-    for name, look, found in (
-        ("tuned, on the quadratic model", _BLUE, values["rehearsed"]),
-        ("theory, constants left out", _GREY, values["theory"]),
-    ):
-        y = [found.get(key) for key in names]
-        texts = ["" if v is None else number(round(v) if v >= 10 else float(f"{v:.2g}")) for v in y]
-        # Points, not bars: a bar on a logarithmic axis has no foot to stand on.
-        series.append(Series(name, look, range(len(names)), y, joined=False, texts=texts))
-    return _figure(
-        f"Target gradients to ε = {values['epsilon']:.3g}",
-        series,
-        x_label="",
-        y_label="target gradients",
-        log_y=True,
-        categories=list(names.values()),
-    )
+    plot = figures.plot_svg(title, "rank", "absolute eigenvalue", draw)
+    legend = [(name, figures.glyph(look)) for name, look in looks.items()]
+    return {"title": title, "legend": legend, "plot": plot}
 
 
 def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import math
 import os
 import platform
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -69,7 +68,7 @@ class Records:
             raise RecordsError(f"{folder} holds records of proxyprox 0.1: choose an empty folder.")
         self._settings: Any = None
         self._runs: dict[str, int] = {}  # the number of each run's event
-        self._journal = Journal(path, "file of runs", RecordsError, self._replay, convert=_earlier)
+        self._journal = Journal(path, "file of runs", RecordsError, self._replay)
         self._check_settings(json.loads(json.dumps(settings)))
 
     def _replay(self, event: Event) -> None:
@@ -148,18 +147,6 @@ class Records:
             parts = (f"{name} (there {there.get(name)!r}, now {now.get(name)!r})" for name in names)
             text = f"{self.folder} holds records of other settings: {', '.join(parts)}"
             raise RecordsError(f"{text}. Choose another folder (--output).")
-
-
-def _earlier(database: Any, tables: set[str]) -> tuple[str, list[Event]] | None:
-    """Return the events of an earlier version's file, which had two tables."""
-    if tables != {"settings", "runs"}:
-        return None
-    texts = database.execute("SELECT value FROM settings").fetchall()
-    runs = database.execute("SELECT run, points FROM runs ORDER BY rowid").fetchall()
-    events = [Event("settings", content=json.loads(text)) for (text,) in texts]
-    return secrets.token_hex(16), [
-        *events, *(Event("run", run, data=points.encode()) for run, points in runs)
-    ]  # fmt: skip
 
 
 def read_records(path: str | os.PathLike[str]) -> list[Point]:

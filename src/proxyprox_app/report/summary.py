@@ -250,21 +250,17 @@ def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> 
         text += height(low)
         if base not in (None, best):
             text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
-            ratio = 0 if level is None or low <= 0 else level / low
-            shown = f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
-            text += f", {shown} times as far" if ratio >= 1 else ""
-        text += "."
         if (hit := ends[best]["target_gradients_to_level"]) is not None and base != best:
             text += (
-                f" It got as low as {base}'s end with {hit:,} target gradients "
+                f". It got as low as {base}'s end with {hit:,} target gradients "
                 f"({base}: {ends[base]['target_gradients_to_level']:,}) and "
-                f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients."
+                f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients"
             )
         if (fitted := lows.get(ERM)) is not None:
-            text += f" Fitting the rows seen by then, without any proxy, gives {fitted:.2g}."
-        if others := sorted(value for value, method in ours if method != best):
-            span = " to ".join(f"{value:.2g}" for value in dict.fromkeys((others[0], others[-1])))
-            text += f" The ProxyProx named is the best of {len(ours)}; the rest end at {span}."
+            text += f". Fitting the rows seen by then, without any proxy, gives {fitted:.2g}"
+        if len(ours) > 1:
+            text += f". The ProxyProx named is the best of {len(ours)}"
+        text += "."
         texts.append(text)
     return texts
 

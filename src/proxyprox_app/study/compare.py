@@ -397,15 +397,12 @@ def run_jobs(
             for job in jobs:
                 yield job, function(config, job)
         return
-    if os.name != "nt":
-        # The first spawned process would start it, and starting it lets interrupts through.
-        resource_tracker.ensure_running()
     others = set(multiprocessing.active_children())
     # Fresh processes: forked ones would inherit the progress display's thread in mid-air.
     spawn = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(min(workers, len(jobs)), spawn, _start_worker)
     try:
-        with critical(), contextlib.nullcontext() if os.name == "nt" else _interrupts_blocked():
+        with critical(), _interrupts_blocked():
             futures = {pool.submit(function, config, job): job for job in jobs}
         for future in as_completed(futures):
             yield futures.pop(future), future.result()
@@ -421,15 +418,13 @@ def run_jobs(
 
 
 def _start_worker() -> None:
-    """Use one thread, leave Ctrl-C to the parent, and end when it is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    """Use one thread, and end when the parent is gone."""
     threadpool_limits(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
 
@@ -438,9 +433,13 @@ def _end_with_parent() -> None:
 def _interrupts_blocked() -> Iterator[None]:
     """Keep Ctrl-C from processes started inside, even while they still import.
 
-    They would print a traceback of their own. The mask is inherited; it does not hold a Ctrl-C
-    back here, where another thread may receive it.
+    They would print a traceback of their own. The mask is inherited.
     """
+    if os.name == "nt":
+        yield
+        return
+    # The first spawned process would start it, and starting it lets interrupts through.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

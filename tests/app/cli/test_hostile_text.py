@@ -117,5 +117,6 @@ def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) ->
         ("plan", f"--{HOSTILE}", "1"),
         ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),
         ("demo", "--output", tmp_path / f"no{HOSTILE}\x00"),
+        ("label", "rows.csv", "--classes", "up,down", "--show", HOSTILE),
     ):
         shows(*words)

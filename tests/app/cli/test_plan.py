@@ -53,19 +53,21 @@ def test_table(invoke: Invoke, delta: str, words: str) -> None:
 
 
 def test_says_when_noise_rules(invoke: Invoke) -> None:
-    noisy = ["--delta", "0.1", "--sigma", "50", "--H", "10", "--B", "2", "--epsilon", "0.01"]
-    assert "larger batches" in invoke("plan", *noisy).stdout
+    assert "larger batches" in invoke("plan", *GIVEN, "--sigma", "50").stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("--epsilon", "0"), ("--delta", "-1"), ("--mu", "nan"), ("--mu", "20"), ("--B", "inf")],
-)
-def test_bad_numbers(invoke: Invoke, name: str, value: str) -> None:
-    result = invoke("plan", *GIVEN, name, value)
-    assert result.exit_code == 2
-    assert name.strip("-") in result.stderr
-    assert result.stdout == ""
+def test_bad_numbers(invoke: Invoke) -> None:
+    for name, value in (
+        ("epsilon", "0"),
+        ("delta", "-1"),
+        ("mu", "nan"),
+        ("mu", "20"),
+        ("B", "inf"),
+    ):
+        result = invoke("plan", *GIVEN, f"--{name}", value)
+        assert result.exit_code == 2
+        assert name in result.stderr
+        assert result.stdout == ""
 
 
 EXACT = ["--delta", "1", "--sigma", "0", "--H", "10", "--B", "1", "--epsilon", "1e-2"]

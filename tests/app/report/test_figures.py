@@ -2,111 +2,88 @@ from __future__ import annotations
 
 import importlib
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.importorskip("matplotlib")
+
+from experiments.figures import draw_panels, save_figures
 from proxyprox._util.extras import MissingExtraError
-from proxyprox_app.report.figures import draw_panels, save_figures, styles
+from proxyprox_app.report.figures import draw_curves, plot_svg, styles
 from proxyprox_app.report.summary import summarise
 
-
-@pytest.fixture
-def few(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one panel of two methods, quickly drawn."""
-    names = ("SGD", "ProxyProx, exact")
-    return [p for p in records if p["panel"] == "batch 256" and p["method"] in names]
+Rows = list[dict[str, Any]]
 
 
-def test_files_for_every_axis_there_is(few: list[dict[str, Any]], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+def curves(ends: dict[str, float | None], metric: str = "suboptimality") -> Rows:
+    """Return rows of methods that fall from 1 to their ends."""
+    return [
+        {"panel": "a", "method": method, "target_gradients": t, "seeds": 1}
+        | {f"{metric}_{s}": end if t else 1.0 for s in ("median", "q25", "q75")}
+        for method, end in ends.items()
+        for t in range(2)
+    ]
+
+
+def drawn(rows: Rows, **options: Any) -> Any:
+    """Return the axes with the curves of rows."""
+    found = []
+
+    def draw(axis: Any) -> None:
+        found.append(axis)
+        draw_curves(axis, rows, styles(rows), **options)
+
+    plot_svg("t", "x", "y", draw)
+    return found[0]
+
+
+def test_files_for_every_axis_there_is(records: Rows, tmp_path: Path) -> None:
+    few = [p for p in records if p["panel"] == "batch 256" and p["method"] != "SGD"]
     rows = summarise(few, costs=("proxy_gradients",))
     paths = save_figures(tmp_path, rows)
-    assert [path.name for path in paths] == [
-        "figure_target_gradients.png",
-        "figure_target_gradients.svg",
-        "figure_proxy_gradients.png",
-        "figure_proxy_gradients.svg",
-    ]
-    for path in paths[::2]:
-        assert path.read_bytes().startswith(b"\x89PNG")
+    names = [f"figure_{x}.{kind}" for x in ("target_gradients", "proxy_gradients")
+             for kind in ("png", "svg")]  # fmt: skip
+    assert [path.name for path in paths] == names
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert ET.parse(paths[1]).getroot().tag.endswith("svg")
     before = paths[1].read_bytes()
-    save_figures(tmp_path, rows, x_axes=["target_gradients"])
+    free = [{**row, "proxy_gradients": 0} for row in rows]
+    assert len(save_figures(tmp_path, free)) == 2
     assert paths[1].read_bytes() == before
+    with pytest.raises(ValueError, match="rows"):
+        draw_panels([])
 
 
-def test_figure_says_what_it_shows(records: list[dict[str, Any]]) -> None:
-    pytest.importorskip("matplotlib")
+def test_figure_says_what_it_shows(records: Rows) -> None:
     rows = summarise(records)
-    figure = draw_panels(rows)
+    figure = draw_panels(rows, x="proxy_gradients", log_x=True)
     axes = figure.get_axes()
     assert [axis.get_title() for axis in axes] == list(dict.fromkeys(r["panel"] for r in rows))
-    assert axes[0].get_xlabel() == "target gradients (minibatches)"
+    assert (axes[0].get_xlabel(), axes[0].get_xscale()) == ("proxy gradients", "log")
     assert axes[0].get_ylabel() == "suboptimality L(w) − L*"
-    assert axes[0].get_yscale() == "log"
+    assert {axis.get_yscale() for axis in axes} == {"log"}
     lines = axes[0].get_lines()
-    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == 8
-    (legend,) = figure.legends
-    assert len(legend.get_texts()) == 8
-
-
-def test_a_method_off_the_axis_is_named_in_the_legend(records: list[dict[str, Any]]) -> None:
-    pytest.importorskip("matplotlib")
-    figure = draw_panels(summarise(records), x="proxy_gradients", log_x=True)
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == 4
     assert figure.legends[0].get_texts()[0].get_text() == "SGD (no proxy gradients)"
 
 
-def test_many_methods_are_named_at_their_ends_and_rounding_leaves_the_axis() -> None:
-    pytest.importorskip("matplotlib")
-    rows = [
-        {"panel": "a", "method": f"method {j}", "target_gradients": i, "seeds": 1}
-        | {f"suboptimality_{s}": end if i else 1.0 for s in ("median", "q25", "q75")}
-        for j, end in enumerate([1e-3] * 9 + [-1e-16])
-        for i in range(2)
-    ]
-    figure = draw_panels(rows)
-    (axis,) = figure.get_axes()
-    assert not figure.legends
-    places = {text.get_text(): text.xyann[1] for text in axis.texts}
-    assert set(places) == {f"method {j}" for j in range(10)}
-    gaps = [
-        b - a for a, b in zip(sorted(places.values()), sorted(places.values())[1:], strict=False)
-    ]
-    assert min(gaps) > 0.05
-    assert min(places, key=places.__getitem__) == "method 9"
-    assert 1e-4 < axis.get_ylim()[0] < 1e-3
-
-
-def test_axes_with_nothing_positive(few: list[dict[str, Any]], tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    free = [{**point, "proxy_gradients": 0} for point in few]
-    paths = save_figures(tmp_path, summarise(free, costs=("proxy_gradients",)))
-    assert {path.stem for path in paths} == {"figure_target_gradients"}
-    solved = [{**point, "suboptimality": -1e-16} for point in few]
-    assert save_figures(tmp_path, summarise(solved, costs=("proxy_gradients",)))
-
-
-def test_another_metric_with_gaps(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    rows = [
-        {
-            "panel": "CIFAR-10",
-            "method": "SGD",
-            "passes": i,
-            "test_accuracy_median": None if i == 1 else i / 5,
-            "test_accuracy_q25": i / 6,
-            "test_accuracy_q75": i / 4,
-        }
-        for i in range(4)
-    ]
-    words = {"passes": "passes over the target data"}
-    figure = draw_panels(rows, metric="test_accuracy", x="passes", labels=words)
-    (axis,) = figure.get_axes()
-    assert axis.get_xlabel() == "passes over the target data"
-    assert axis.get_ylabel() == "test accuracy"
+def test_axes_fit_the_values() -> None:
+    options = {"metric": "suboptimality", "x": "target_gradients"}
+    # Rounding does not stretch the axis, and what is not positive has no logarithm.
+    axis = drawn(curves({"SGD": 1e-3, "Newton": -1e-16}), **options)
     assert axis.get_yscale() == "log"
+    assert 1e-4 < axis.get_ylim()[0] < 1e-3
+    assert drawn(curves({"SGD": 0.5, "Adam": None}), **options).get_yscale() == "linear"
+    nothing = [row for row in curves({"SGD": -1e-16}) if row["target_gradients"]]
+    assert drawn(nothing, **options).get_yscale() == "linear"
+    zero = [{**row, "target_gradients": 0} for row in nothing]
+    assert drawn(zero, **options, log_x=True).get_xscale() == "linear"
+    words = {"target_gradients": "passes"}
+    axis = drawn(curves({"SGD": 0.9}, "accuracy"), **options | {"metric": "accuracy"}, labels=words)
+    assert axis.get_xlabel() == "passes"
 
 
 def luminance(colour: str) -> float:
@@ -127,17 +104,29 @@ def test_a_method_has_one_colour_that_shows_on_white_and_on_dark() -> None:
             assert (high + 0.05) / (low + 0.05) >= 3, (look.colour, paper)
 
 
-def test_nothing_to_draw() -> None:
-    with pytest.raises(ValueError, match="rows is empty"):
-        draw_panels([])
+def test_a_plot_of_a_page_has_the_colours_of_the_page_and_no_formulas() -> None:
+    def plot(title: str) -> str:
+        return plot_svg(title, "$x$", "<b>", lambda axis: axis.plot([1, 2], [0.5, 0.25]))
+
+    svg = plot("a & b")
+    root = ET.fromstring(svg)
+    texts = ["".join(text.itertext()).strip() for text in root.iter("text")]
+    assert {"$x$", "<b>"} <= set(texts)
+    assert "0.5, 0.25" in "".join(root.find("desc").itertext())
+    assert root.find("title").text == "a & b"
+    assert "var(--ink)" in svg
+    names = [e.get("id") for text in (svg, plot("c")) for e in ET.fromstring(text).iter()]
+    assert len([name for name in names if name]) == len({name for name in names if name})
+    assert plot("a & b") == svg
 
 
+@pytest.mark.parametrize("draw", [save_figures, lambda _, rows: drawn(rows, metric="m", x="x")])
 def test_without_matplotlib(
-    records: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    draw: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def absent(name: str) -> Any:
         raise ImportError(f"No module named {name!r}")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match=r'needs matplotlib.*"proxyprox\[app\]"'):
-        save_figures(tmp_path, summarise(records))
+    with pytest.raises(MissingExtraError, match=r"matplotlib.*\[app\]"):
+        draw(tmp_path, curves({"SGD": 0.5}))

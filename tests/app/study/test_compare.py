@@ -5,14 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
-import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from operator import floordiv, pow  # workers import by name; a test module has none to import
 from pathlib import Path
+from signal import SIG_BLOCK, pthread_sigmask
 from typing import Any
 
 import numpy as np
@@ -61,16 +59,10 @@ def measured(candidate: Candidate, problem: pp.Problem, **changes: Any) -> list[
     return run_candidate(candidate, 0.05, problem, **settings)[0]
 
 
-def test_evaluation_points() -> None:
+def test_where_runs_are_measured_and_which_step_sizes_are_tried() -> None:
     assert evaluation_points(1000)[:3] == [0, 20, 40]
     assert evaluation_points(3) == [0, 1, 2, 3]
-
-
-def test_equal_tuning_effort() -> None:
-    etas = SGD.etas(4.0)
-    assert len(etas) == GRID
-    assert etas[0] == 0.1 / 4
-    assert etas[1] == pytest.approx(2.5 * 0.1 / 4)
+    np.testing.assert_allclose(SGD.etas(4.0), 0.1 / 4 * 2.5 ** np.arange(GRID))
     assert ROWS_SEEN.etas(4.0) == (None,)
 
 
@@ -224,48 +216,27 @@ def test_other_settings_or_version_are_refused(
         compare(experiment(), tmp_path)
 
 
-def test_every_job_once() -> None:
+def test_jobs_in_processes() -> None:
     found = dict(run_jobs(range(1, 8), floordiv, 60, workers=2))
     assert found == {n: 60 // n for n in range(1, 8)}
-    assert multiprocessing.active_children() == []
-
-
-def test_errors_come_back_with_their_traceback() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         list(run_jobs([1, 0, 2], floordiv, 60, workers=2))
     assert "Traceback" in str(caught.value.__cause__)
-    assert multiprocessing.active_children() == []
-
-
-def test_ended_early_it_leaves_no_process() -> None:
     # The second job would take for ever: 3 to a power of hundreds of millions.
     results = run_jobs([2, 10**9], pow, 3, workers=2)
     assert list(islice(results, 1)) == [(2, 9)]
-    begun = time.monotonic()
     results.close()
-    assert time.monotonic() - begun < 300
     assert multiprocessing.active_children() == []
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
-def test_a_lost_worker_is_noticed() -> None:
+def test_a_lost_worker_is_noticed_and_none_sees_an_interrupt() -> None:
+    """Workers are kept from Ctrl-C even while they still import."""
+    masks = [mask for _, mask in run_jobs([(), ()], pthread_sigmask, SIG_BLOCK, workers=2)]
+    assert all(signal.SIGINT in mask for mask in masks)
     results = run_jobs([2, 10**9], pow, 3, workers=2)
     next(results)
     for child in multiprocessing.active_children():
         os.kill(child.pid or 0, signal.SIGKILL)
     with pytest.raises(BrokenProcessPool):
         next(results)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
-def test_the_first_workers_of_a_process_never_see_an_interrupt() -> None:
-    """Not even while they still import, before they can say that they ignore it."""
-    script = (
-        "import signal; from proxyprox_app.study.compare import run_jobs\n"
-        "if __name__ == '__main__':\n"
-        "    mask, block = signal.pthread_sigmask, signal.SIG_BLOCK\n"
-        "    (_, masks), _ = run_jobs([(), ()], mask, block, workers=2)\n"
-        "    print(signal.SIGINT in masks)"
-    )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "True"

@@ -1,6 +1,5 @@
 "use strict";
-// Explains terms, reads points of plots, hides methods, changes axes, sorts tables. The page is
-// whole without it.
+// Explains terms, hides methods, changes axes, sorts tables. The page is whole without it.
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
   const tip = document.getElementById("tip");
@@ -25,24 +24,6 @@
   }
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
   addEventListener("scroll", hide, { passive: true });
-
-  for (const svg of all("svg.plot")) {
-    const points = all("g[data-points]", svg).flatMap((g) => g.dataset.points.split(";").filter(Boolean).map((p) => {
-      const [x, y, ...words] = p.split(",");
-      return { g, x: Number(x), y: Number(y), words: words.join(",") };
-    }));
-    const read = (event) => {
-      const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
-      const far = (p) => Math.hypot(p.x - at.x, p.y - at.y);
-      const near = points.filter((p) => !p.g.hasAttribute("hidden")).sort((a, b) => far(a) - far(b))[0];
-      if (!near || far(near) > 30) return hide();
-      const there = new DOMPoint(near.x, near.y).matrixTransform(svg.getScreenCTM());
-      return show(`${near.g.dataset.method}\n${near.words}`, there.x, there.y);
-    };
-    svg.addEventListener("pointermove", read);
-    svg.addEventListener("pointerdown", read);
-    svg.addEventListener("pointerleave", hide);
-  }
 
   for (const section of all("section")) {
     for (const button of all(".legend button", section)) {
