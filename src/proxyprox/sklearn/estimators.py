@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.special
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import d2_tweedie_score
+from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import Words, message
 from proxyprox.intervals import Interval
-from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.families import Gamma, Linear, Poisson
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import fitting, inference, inputs
+from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
 from proxyprox.sklearn.policy import INFERENCE
 
 Array = Any
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
+class ProxyGLM(LinearModel, ABC):
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
     alpha: Any = "auto"
@@ -40,17 +38,8 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     warm_start: bool = False
     random_state: Any = 0
 
-    family: ClassVar[Family]
-    deviance_power: ClassVar[int] = 0
     # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
     cluster: ClassVar[Any] = None
-
-    def __sklearn_tags__(self) -> Any:
-        """Say that sparse inputs are welcome, and whether labels may be negative."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.positive_only = self.deviance_power > 0
-        return tags
 
     # -- fitting ----------------------------------------------------------------------------
 
@@ -199,13 +188,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         """Return the weights of a classifier's classes; None for none."""
         return getattr(self, "class_weight", None)
 
-    def _shape(self, w: Array) -> tuple[Array, Any]:
-        """Return coefficients and intercepts as scikit-learn's classifiers shape them."""
-        matrix = w.reshape(-1, self.family.outputs).T
-        if self.fit_intercept:
-            return matrix[:, :-1].copy(), matrix[:, -1].copy()
-        return matrix.copy(), np.zeros(len(matrix))
-
     # -- after fitting ----------------------------------------------------------------------
 
     @property
@@ -277,56 +259,11 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         ends = np.clip([centre, centre - reach, centre + reach], *limits)
         return Interval(*(ends[:, 0].tolist() if one else ends))
 
-    def _predictors(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = inputs.validate(self, X)
-        scores: Array = np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
-        return scores
 
-
-class LinearClassifier(ClassifierMixin):  # type: ignore[misc]
-    """Predictions of classes from linear predictors; abstract.
-
-    ``_predictors(X)`` returns one column for two classes, and one for each class otherwise.
-    """
-
-    classes_: Array
-    _predictors: Callable[[Any], Array]
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of each class's probability."""
-        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        codes = self._class_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
-
-    def _class_scores(self, X: Any) -> Array:
-        scores = self._predictors(X)
-        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
-
-
-class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
+class ProxyRegressor(LinearRegressor, ProxyGLM):
     """A regression on labelled rows with all inputs as proxy; abstract.
 
-    A subclass names its ``family`` and, for labels that are not negative, ``deviance_power``.
-
-    Attributes
-    ----------
-    family : Family
-        What a label is, and what a prediction of it costs.
-    deviance_power : int
-        Power of the Tweedie deviance that ``score`` explains: 0 normal, 1 Poisson, 2 Gamma.
+    A subclass names its ``family``: what a label is, and what a prediction of it costs.
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
@@ -347,10 +284,6 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
         return self._learn(data, sample_weight, X_proxy, None, warm=True)
 
-    def predict(self, X: Any) -> Array:
-        """Return the expected label of each row."""
-        return np.asarray(self.family.mean(self._predictors(X).ravel()))
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
 
@@ -365,12 +298,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
             sample_weight = inputs.check_weights(sample_weight, checked)
         if not labelled.all():
             X, y, sample_weight = inputs.labelled_part(X, given, sample_weight, np.nan)
-        if not self.deviance_power:
-            return float(super().score(X, y, sample_weight))
-        if (y == y[0]).all():
-            raise ValueError(message("y", y[0], "labels that differ: D² compares with their mean"))
-        predicted, power = self.predict(X), self.deviance_power
-        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+        return super().score(X, y, sample_weight)
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         y, labelled = inputs.read_labels(y, np.nan)
@@ -384,13 +312,9 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         if not labelled.any():
             raise ValueError("y must hold labels, got NaN in every row. Label some rows.")
 
-    def _shape(self, w: Array) -> tuple[Array, float]:
-        coef, intercept = super()._shape(w)
-        return coef[0], float(intercept[0])
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
+class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
     Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
@@ -473,12 +397,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
 
     unlabelled: Any = "auto"
     class_weight: Any = None
-
-    @property
-    def family(self) -> Family:  # type: ignore[misc, override]
-        """The family of the classes of the last fit."""
-        classes = tuple(self.classes_.tolist())
-        return Logistic(classes) if len(classes) == 2 else Softmax(classes)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None
@@ -590,7 +508,6 @@ class ProxyPoissonRegressor(ProxyRegressor):
     """
 
     family = Poisson()
-    deviance_power = 1
 
     def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
         """Return the mean count over a population, with its interval.
@@ -642,7 +559,6 @@ class ProxyGammaRegressor(ProxyRegressor):
     """
 
     family = Gamma()
-    deviance_power = 2
 
 
 class ProxyRidge(ProxyRegressor):
