@@ -114,7 +114,7 @@ def test_divisions_that_do_not_match(frame):
         logistic_regression(X, y)
     # Unknown ones: as many partitions, whose rows are counted in the first pass.
     unknown, few = X.clear_divisions(), dd.from_pandas(frame["y"].iloc[:-5], npartitions=3)
-    assert logistic_regression(unknown, X.assign(y=1.0)["y"], classes=(0, 1)).rows == 600
+    assert logistic_regression(unknown, X.assign(y=1.0)["y"], classes=(0, 1)).design.rows == 600
     with pytest.raises(ValueError, match="rows of inputs"):
         logistic_regression(unknown, few.clear_divisions()).value(np.zeros(4))
     with pytest.raises(ValueError, match="y must be divided"):
@@ -210,7 +210,7 @@ def test_files_without_rows_may_have_any_types(tmp_path):
     frame.astype(object).iloc[:0].to_parquet(tmp_path / "0.parquet")
     frame.to_parquet(tmp_path / "1.parquet")
     loss = logistic_regression(read_parquet(tmp_path, label="y"))
-    assert loss.rows == 2
+    assert loss.design.rows == 2
 
 
 def test_a_transformer_and_a_client_that_are_none(tmp_path):

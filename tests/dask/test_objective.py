@@ -39,7 +39,7 @@ def test_the_loss_is_that_of_all_rows(data, kind):
     same = pp.logistic_regression(*data[:2], l2=0.1, intercept=True, sample_weight=data[2])
     v = np.arange(5.0)
     assert loss.dim == 5
-    assert loss.rows == 600
+    assert loss.design.rows == 600
     assert loss.value(W) == pytest.approx(same.value(W), rel=1e-12)
     np.testing.assert_allclose(loss.gradient(W), same.gradient(W), atol=1e-12)
     np.testing.assert_allclose(loss.hvp(W, v), same.hvp(W, v), atol=1e-12)
@@ -148,7 +148,7 @@ def test_the_sample_is_uniform_and_the_same_whoever_draws(folder, data, client):
     assert not np.array_equal(loss.sample_rows(100, seed=8).design.X, proxy.design.X)
     np.testing.assert_array_equal(loss.sample_rows(100, seed=7).design.X, proxy.design.X)
     drawn = np.zeros(600)
-    loss.engine.client = None
+    loss.design.engine.client = None
     for seed in range(16):
         rows = loss.sample_rows(150, seed=seed).design.X
         drawn += np.isin(inputs[:, 0], rows[:, 0].astype(np.float32))

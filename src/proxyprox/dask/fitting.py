@@ -11,8 +11,8 @@ import numpy as np
 
 from proxyprox import L1, Problem, minimize
 from proxyprox._util.validation import Words, message
-from proxyprox.dask.objective import Draw, Drawing, Engine, PartitionedGLM, Sample, merge_samples
-from proxyprox.dask.policy import CLUSTER
+from proxyprox.dask.engine import CLUSTER, Engine
+from proxyprox.dask.objective import Draw, Drawing, PartitionedGLM, Sample, merge_samples
 from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
@@ -81,8 +81,8 @@ def fetch_labelled(
             "the labelled rows", min(CLUSTER.rows, table.rows or CLUSTER.rows), len(columns), 2
         )
         job = np.nan if labels is None else mark, intercept, table.columns, Draw(CLUSTER.rows)
-        parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=CLUSTER.rows)
-        found.append(engine.run("labels", table.graph, parts, fetch_partition, job, merge))
+        merge = partial(merge_parts, size=CLUSTER.rows)
+        found.append(engine.run("labels", table, fetch_partition, job, merge))
     labelled, unlabelled, gram, samples = merge_parts(found, CLUSTER.rows)
     if not labelled:
         raise ValueError(message("y", Words("rows without a label only"), "labels"))

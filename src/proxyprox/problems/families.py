@@ -577,6 +577,11 @@ def _of_one_kind(argument: str, values: Array) -> Array:
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
+    if len(classes) == 2 and y.dtype.kind in "biuf":
+        # Two numbers are told apart without sorting.
+        first, second = (y == each for each in classes)
+        if (first | second).all():
+            return second.astype(np.intp)
     values, places = np.unique(y, return_inverse=True)
     codes = {value: code for code, value in enumerate(classes)}
     if unknown := [value for value in values.tolist() if value not in codes]:
