@@ -21,7 +21,6 @@ import dask
 import distributed
 import psutil
 from dask.delayed import Delayed
-from dask.diagnostics import ProgressBar
 from threadpoolctl import ThreadpoolController
 
 from proxyprox._util import validation as check
@@ -54,10 +53,9 @@ CLUSTER = ClusterPolicy()
 
 
 class Pass(NamedTuple):
-    """One pass over partitions, as it was timed."""
+    """One pass over all partitions, as it was timed."""
 
     purpose: str
-    partitions: int
     seconds: float
 
 
@@ -74,7 +72,7 @@ def run_bundle(
 class Engine:
     """Dask's scheduler: the client given, or current when this was made, or the local one."""
 
-    def __init__(self, client: Any = None, retries: int = 2, progress: bool = False) -> None:
+    def __init__(self, client: Any = None, retries: int = 2) -> None:
         named = dask.config.get("scheduler", None) or "distributed"
         if client is None and "distributed" in str(named):
             # There may be none.
@@ -84,7 +82,6 @@ class Engine:
             raise TypeError(message("client", client, "a distributed.Client", "Client(address)"))
         self.client, self.passes = client, list[Pass]()
         self.retries = check.whole("retries", retries, 0)
-        self.progress = check.flag("progress", progress)
         self._threads = ThreadpoolController()
         threads = 0 if client is None else sum(client.nthreads().values())
         # More tasks than threads: a slow worker leaves some of its share to others.
@@ -92,37 +89,34 @@ class Engine:
 
     def run(
         self, purpose: str, table: Table, task: Callable[..., Any], job: Any,
-        merge: Callable[[list[Any]], Any] | None, chosen: Sequence[int] | None = None,
+        merge: Callable[[list[Any]], Any],
     ) -> Any:  # fmt: skip
-        """Return a task's results for all or some partitions, in their order: merged, or a list."""
+        """Return a task's results for all partitions, merged in their order."""
         begun, name = time.perf_counter(), f"proxyprox-{uuid.uuid4().hex}"
-        numbers = range(len(table.parts)) if chosen is None else chosen
-        parts = [(number, table.parts[number]) for number in numbers]
+        parts = list(enumerate(table.parts))
         # A plain dictionary: calls of dask.delayed take ten times as long.
         tasks: dict[Any, Any] = {name: partial(task, job=job)}
         # What workers read themselves is read in bundles: the scheduler's work does not grow.
-        reads = merge is not None and all(callable(part) for _, part in parts)
+        reads = all(callable(part) for _, part in parts)
         each = math.ceil(len(parts) / self._most_tasks) if reads else 1
         level: list[Any] = [(f"part-{name}", i) for i in range(0, len(parts), each)]
         for key in level:
             bundle = parts[key[1] : key[1] + each]
-            whole = partial(run_bundle, parts=bundle, merge=merge or list)
+            whole = partial(run_bundle, parts=bundle, merge=merge)
             tasks[key] = (whole, name) if each > 1 else (operator.call, name, *bundle[0])
-        size = CLUSTER.fan_in if merge else len(level)
-        while len(level) > 1 or merge is None:
+        while len(level) > 1:
+            size = CLUSTER.fan_in
             groups = [level[i : i + size] for i in range(0, len(level), size)]
             level = [(f"merge-{len(tasks)}-{name}", place) for place in range(len(groups))]
-            merge = merge or list
             tasks |= {k: (merge, group) for k, group in zip(level, groups, strict=True)}
         found = self._compute(Delayed(level[0], {**table.graph, **tasks}))
-        self.passes.append(Pass(purpose, len(parts), time.perf_counter() - begun))
+        self.passes.append(Pass(purpose, time.perf_counter() - begun))
         return found
 
     def _compute(self, value: Any) -> Any:
         if self.client is None:
-            bar = ProgressBar() if self.progress else contextlib.nullcontext()
             # The scheduler's tasks are the threads.
-            with bar, self._threads.limit(limits=1, user_api="blas"):
+            with self._threads.limit(limits=1, user_api="blas"):
                 return value.compute()
         remedy = "Open a Client and build the target anew; a run with a checkpoint resumes."
         closed = message("client", Words("one that is closed"), "open", remedy)
@@ -130,8 +124,6 @@ class Engine:
             raise RuntimeError(closed)
         future = self.client.compute(value, retries=self.retries)
         try:
-            if self.progress:
-                distributed.progress(future, notebook=False)
             return future.result()
         except distributed.CancelledError as error:
             raise RuntimeError(closed) from error
@@ -143,17 +135,10 @@ class Engine:
         finally:
             future.release()
 
-    def require_room(self, argument: str, n: int, columns: int, partitions: int) -> None:
-        """Refuse a sample of n rows that neither the workers nor this process have room for."""
-        rooms = {"this process has": (psutil.virtual_memory().available, 2)}
-        if self.client is not None and self.client.status == "running":
-            workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
-            least = min((each["memory_limit"] or math.inf for each in workers), default=math.inf)
-            # Beyond its target a worker writes what it holds to disk.
-            share = dask.config.get("distributed.worker.memory.target") or 1.0
-            rooms["a worker has"] = (share * least, 2 * min(CLUSTER.fan_in, partitions))
-        for where, (room, copies) in rooms.items():
-            need = 8.0 * n * columns * copies
-            if need > room:
-                got = Words(f"{n:,}, {need / 2**20:,.0f} MiB, while {where} {room / 2**20:,.0f}")
-                raise ValueError(message(argument, got, f"at most {int(n * room / need):,} rows"))
+
+def require_room(argument: str, rows: int, columns: int) -> None:
+    """Refuse a sample that this process has no room for."""
+    room, need = psutil.virtual_memory().available, 16.0 * rows * columns
+    if need > room:
+        got = Words(f"{rows:,}, {need / 2**20:,.0f} MiB, while {room / 2**20:,.0f} are free")
+        raise ValueError(message(argument, got, f"at most {int(rows * room / need):,} rows"))

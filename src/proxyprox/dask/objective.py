@@ -25,7 +25,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.dask import tables
-from proxyprox.dask.engine import CLUSTER, Engine, Pass
+from proxyprox.dask.engine import CLUSTER, Engine, Pass, require_room
 from proxyprox.problems import families
 from proxyprox.problems.families import FAMILIES, Family
 from proxyprox.problems.glm import GLM, Design, Encoded, LinearLoss
@@ -235,21 +235,17 @@ class PartitionedDesign:
             allowed = "of the same finite columns, labels and weights in every partition"
             remedy = "Drop or repair those rows; a transformer may impute inputs."
             raise ValueError(f"The table must be {allowed}, but has {'; '.join(listed)}. {remedy}")
-        self.seen = seen._replace(samples=[])
-        if not self.weights.sum() > 0:
-            self.seen, got = None, Words(f"{sum(part[0] for part in seen.parts)} rows")
+        rows, weights = (sum(each) for each in list(zip(*seen.parts, strict=True))[:2])
+        if not weights > 0:
+            got = Words(f"{rows} rows of weight {weights:g}")
             raise ValueError(message("X", got, "a table with rows, not all of weight zero"))
+        self.seen = seen._replace(samples=[])
         return seen
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return sum(part[0] for part in self.look().parts)
-
-    @property
-    def weights(self) -> Array:
-        """The sum of the rows' weights in each partition."""
-        return np.array([part[1] for part in self.look().parts])
 
     @property
     def width(self) -> int:
@@ -260,20 +256,17 @@ class PartitionedDesign:
         """Return an array of float64, as all vectors here are."""
         return np.asarray(array, dtype=np.float64)
 
-    def mean(self, purpose: str, family: Family, questions: Any, chosen: Any = None) -> list[Any]:
-        """Return the answers of the losses of all or chosen partitions, averaged by weight."""
+    def mean(self, purpose: str, family: Family, questions: Any) -> list[Any]:
+        """Return the answers of the losses of all partitions, averaged by weight."""
         job = Job(self._transformer, self.intercept, family, questions)
-        merge = add_answers if chosen is None else None
-        found = self.engine.run(purpose, self.table, ask_partition, job, merge, chosen)
-        means = [[answer / part[0] for answer in part] for part in ([found] if merge else found)]
-        count, *sums = add_answers(means)
-        return [total / count for total in sums]
+        weight, *sums = self.engine.run(purpose, self.table, ask_partition, job, add_answers)
+        return [total / weight for total in sums]
 
     def sample(self, n: int, seed: int) -> Sample:
         """Return n rows, drawn uniformly without replacement in one pass."""
         table, seen = self.table, self.seen
         columns = len(table.columns) if seen is None else seen.columns
-        self.engine.require_room("n", n, columns, len(table.parts))
+        require_room("n", n, columns)
         rows = table.rows if seen is None else self.rows
         # Of known rows ten standard deviations more than needed have keys below a limit.
         limit = (n + 10 * math.sqrt(n) + 100) / rows if rows else math.inf
@@ -322,8 +315,6 @@ class PartitionedGLM(LinearLoss):
         Weights ≥ 0 of the rows.
     transformer : scikit-learn transformer, optional
         What makes numbers of the inputs; see :func:`read_parquet`.
-    partitions_per_batch : int, optional
-        Partitions drawn for each stochastic gradient, in proportion to their weights. None: all.
     newton : bool, optional
         Whether a pass returns the Hessian with the gradient, which makes the default method
         Newton's. By default it does if that takes less than half the time of reading a row and
@@ -332,15 +323,13 @@ class PartitionedGLM(LinearLoss):
         Where to compute; by default the current client, and without one Dask's local scheduler.
     retries : int
         How often a cluster repeats a task that raised.
-    progress : bool
-        Show the progress of every pass.
 
     Attributes
     ----------
     design : PartitionedDesign
         The rows; ``design.rows`` is their number.
     passes : list of Pass
-        The purpose, the number of partitions and the seconds of each pass so far.
+        The purpose and the seconds of each pass so far.
 
     Notes
     -----
@@ -358,6 +347,7 @@ class PartitionedGLM(LinearLoss):
     """
 
     design: PartitionedDesign
+    batch_size = None
 
     def __init__(
         self,
@@ -370,24 +360,19 @@ class PartitionedGLM(LinearLoss):
         intercept: bool = False,
         sample_weight: Any = None,
         transformer: Any = None,
-        partitions_per_batch: int | None = None,
         newton: bool | None = None,
         client: Any = None,
         retries: int = 2,
-        progress: bool = False,
     ) -> None:
         if not (isinstance(family, type) and issubclass(family, Family)):
             raise TypeError(message("family", family, "a class of families, such as Logistic"))
-        engine = Engine(client, retries, progress)
+        engine = Engine(client, retries)
         table = tables.as_table(X, y, sample_weight, transformer)
         if y is None and not isinstance(X, tables.Table):
             raise TypeError(message("y", y, "given: a Dask array or Series, divided as X is"))
         self.design = PartitionedDesign(table, family, intercept, engine)
         self.l2 = check.nonnegative("l2", l2)
         self.newton = None if newton is None else check.flag("newton", newton)
-        if partitions_per_batch is not None:
-            check.whole("partitions_per_batch", partitions_per_batch)
-        self.batch_size = partitions_per_batch
         self._classes = classes
         # The last point with what a pass found there.
         self._known: tuple[Vector, float, Vector, Matrix | None] | None = None
@@ -422,8 +407,8 @@ class PartitionedGLM(LinearLoss):
     @cached_property
     def returns_hessians(self) -> bool:
         """Whether a pass returns the Hessian with the gradient."""
-        if self.newton is not None or not self.exact:
-            return bool(self.newton)
+        if self.newton is not None:
+            return self.newton
         # Newton's steps are fewer by a third, so that they may cost half as much again.
         return self.work.hessian <= self.work.gradient / 2
 
@@ -433,7 +418,7 @@ class PartitionedGLM(LinearLoss):
         if self.design.seen is None:
             return "no pass was made"
         work, count = self.work, len(self.design.table.parts)
-        times = [each.seconds for each in self.passes if each.partitions == count]
+        times = [each.seconds for each in self.passes]
         which = "the Hessian: Newton" if self.returns_hessians else "no Hessian: quasi-Newton"
         each = f"{work.hessian / work.rows:.3g} ns a row for it, {work.gradient / work.rows:.3g}"
         why = f"about {each} for reading and the gradient" if self.newton is None else "as asked"
@@ -444,8 +429,8 @@ class PartitionedGLM(LinearLoss):
     def facts(self) -> Facts:
         """What else is known of the loss."""
         return Facts(
-            gradient_source=self.gradient_source, work=self.work, divisible=True,
-            start=self.zeros(), settings={"l2": self.l2},
+            gradient_source=self.gradient_source, work=self.work, start=self.zeros(),
+            settings={"l2": self.l2},
         )  # fmt: skip
 
     def value(self, w: Vector) -> float:
@@ -453,21 +438,20 @@ class PartitionedGLM(LinearLoss):
         return self.value_and_gradient(w)[0]
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
-        """Return ∇L(w), or its unbiased estimate from the partitions of a batch."""
-        return self.value_and_gradient(w, batch)[1]
+        """Return ∇L(w)."""
+        return self.value_and_gradient(w)[1]
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
-        """Return L(w) and ∇L(w) of one pass; of a batch, those of its partitions."""
+        """Return L(w) and ∇L(w) of one pass."""
         known = self._known
-        if batch is not None:
-            known = self._pass(w, batch)
-        elif known is None or not np.array_equal(known[0], w):
+        if known is None or not np.array_equal(known[0], w):
             known = self._known = self._pass(w, hessian=self.returns_hessians)
         return known[1], known[2].copy()
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in one pass."""
-        (product,) = self._mean("Hessian product", [("hvp", self._point(w), self._point(v, "v"))])
+        question = "hvp", self._point(w), self._point(v, "v")
+        (product,) = self.design.mean("Hessian product", self.family, [question])
         return product + self._ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
@@ -483,14 +467,13 @@ class PartitionedGLM(LinearLoss):
         known = self._known
         return known[3] if known is not None and np.array_equal(known[0], w) else None
 
-    def _pass(self, w: Vector, batch: Batch = None, *, hessian: bool = False) -> tuple[Any, ...]:
+    def _pass(self, w: Vector, *, hessian: bool) -> tuple[Any, ...]:
         """Return a point with the loss, the gradient and perhaps the Hessian there."""
         w = self._point(w)
         # A batch of all rows: full passes of losses in memory reduce the labels first.
         questions: list[Question] = [("value_and_gradient", w, slice(None))]
         questions += [("hessian", w)] * hessian
-        purpose = "gradient" if batch is None else "batch"
-        value, gradient, *more = self._mean(purpose, questions, batch)
+        value, gradient, *more = self.design.mean("gradient", self.family, questions)
         value += float(w @ (self._strengths * w)) / 2
         matrix = more[0] + np.diag(self._strengths) if more else None
         return w.copy(), value, gradient + self._ridge(w), matrix
@@ -498,9 +481,6 @@ class PartitionedGLM(LinearLoss):
     def _point(self, w: Vector, name: str = "w") -> Vector:
         check.require_point(name, w, self.dim)
         return np.asarray(w, dtype=np.float64)
-
-    def _mean(self, purpose: str, questions: list[Question], chosen: Any = None) -> list[Any]:
-        return self.design.mean(purpose, self.family, questions, chosen)
 
     @property
     def strong_convexity(self) -> float:
@@ -511,20 +491,15 @@ class PartitionedGLM(LinearLoss):
         """Return a text that only losses of the same data, family and settings share."""
         design, classes = self.design, getattr(self.family, "classes", ())
         rows, *_, hashes = zip(*design.look().parts, strict=True)
-        kind = design.kind.__name__, classes, self.l2, design.intercept, self.batch_size
-        return digest(*kind, rows, hashes)
+        return digest(design.kind.__name__, classes, self.l2, design.intercept, rows, hashes)
 
     def sample(self, rng: np.random.Generator) -> Batch:
-        """Draw partitions with replacement, in proportion to their weights (None: all)."""
-        if self.batch_size is None:
-            return None
-        weights = self.design.weights
-        return rng.choice(len(weights), self.batch_size, p=weights / weights.sum())
+        """Return None: every gradient is of all rows."""
+        return None
 
     def samples(self, batch: Batch) -> int:
-        """Return the number of rows (labels) of a batch."""
-        parts = self.design.look().parts
-        return self.design.rows if batch is None else sum(parts[part][0] for part in batch)
+        """Return the number of rows (labels)."""
+        return self.design.rows
 
     def sample_rows(self, n: int, *, seed: int = 0) -> GLM:
         """Return the same loss on ``n`` rows in memory, drawn uniformly without replacement.

@@ -33,9 +33,7 @@ class ProxyGLM(LinearModel, ABC):
     max_steps: int = 200
     power: float | str = "tuned"
     cv: Any = None
-    average: bool = True
     fit_intercept: bool = True
-    warm_start: bool = False
     random_state: Any = 0
 
     # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
@@ -52,7 +50,7 @@ class ProxyGLM(LinearModel, ABC):
         ----------
         X : array, sparse matrix or Dask collection of shape (n, p)
             Inputs. Of a Dask array or DataFrame the labelled rows are fetched, and of the others
-            their second moment; labelled rows that are too many to fetch are fitted where they are.
+            their second moment.
         y : array of shape (n,)
             Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
@@ -79,9 +77,9 @@ class ProxyGLM(LinearModel, ABC):
         self._rows: Any = None
         self._others: Any = None
         self._set_classes(*data[1:])
-        return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
+        return self._learn(data, sample_weight, X_proxy, y_proxy)
 
-    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, *, warm: bool) -> Self:
+    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
         """Add rows to those kept, and fit them all."""
         settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
         rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
@@ -99,7 +97,6 @@ class ProxyGLM(LinearModel, ABC):
         self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
-        rows = rows.weigh_classes(self._class_weight(), getattr(self, "classes_", None))
         teacher = None
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
@@ -108,20 +105,16 @@ class ProxyGLM(LinearModel, ABC):
                 warnings.warn(
                     "X_proxy and y_proxy agree with X and y more closely than independent rows do "
                     f"(a chance below {INFERENCE.too_alike:.0%}): they seem to be made from them, "
-                    "such as by a generator fitted to them. Labels cannot judge what was made from "
-                    "them, so they are fitted alone. To use such rows, fit the generator to one "
-                    "half of the labelled rows and pass the other half as X and y.",
+                    "so the labels are fitted alone. Fit a generator to one half of the labelled "
+                    "rows and pass the other half as X and y.",
                     stacklevel=3,
                 )
                 teacher = None
-        size = (X.shape[1] + intercept) * family.outputs
-        start: Any = getattr(self, "_w", None) if warm else None
-        start = start if np.shape(start) == (size,) else None
-        found = fitting.learn(settings, family, rows, moment, teacher, start)
+        found = fitting.learn(settings, family, rows, moment, teacher)
         self._w, trial, choice, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        (way, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
-        self._choice, self.taught_ = tuple(vars(choice).values()), way != "labels alone"
+        (_, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        self._choice = tuple(vars(choice).values())
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
         if estimate.loose or estimate.dependent:
@@ -133,47 +126,26 @@ class ProxyGLM(LinearModel, ABC):
         return self
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
-        """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
+        """Fit the labelled rows of collections, which are fetched, and the others' moment."""
         if self.cluster is None:
             got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
             raise TypeError(message("X", got, "an array in memory", remedy))
-        for name, value in {"y_proxy": y_proxy, "class_weight": self._class_weight()}.items():
-            if value is not None:
-                raise TypeError(message(name, value, "left out where X is a Dask collection"))
+        if y_proxy is not None:
+            raise TypeError(message("y_proxy", y_proxy, "left out if X is a Dask collection"))
         # Gaps among the numbers of a cluster are more often mistakes.
         regressor = isinstance(self, RegressorMixin)
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
-        settings = inputs.settings_of(self)
-        intercept = settings.fit_intercept
+        intercept = inputs.settings_of(self).fit_intercept
         rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
         X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
-        # As many unlabelled rows to a labelled one as there are, up to two.
-        share = min(rows.unlabelled / rows.labelled, 2.0)
-        marks = np.full(round(share * len(y_known)), -1 if mark is None else mark)
+        marks = np.full(rows.unlabelled, -1 if mark is None else mark)
         all_y = np.append(y_known, marks)
         self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
         self._rows = None
         self._others = None if rows.moment is None else tuple(fitting.factorise(*rows.moment))
-        self._learn((X_known, y_known, labelled), rows.weights, None, None, warm=self.warm_start)
-        if rows.labelled > len(y_known):
-            less = len(y_known) / rows.labelled
-            if settings.alpha is None or len(settings.alpha) > 1:
-                # The best penalty of a mean loss falls with the number of rows.
-                self.alpha_ *= less
-            strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
-            self._w, free = self.cluster.minimise_everywhere(
-                X, y, weights, mark, self.family, intercept, strengths
-            )
-            self.coef_, self.intercept_ = self._shape(self._w)
-            free = inference.centre_classes(free, self.family.outputs)
-            self.coef_debiased_, self.intercept_debiased_ = self._shape(free)
-            self.coef_std_, self.intercept_std_ = (
-                std * less**0.5 for std in (self.coef_std_, self.intercept_std_)
-            )
-            self._rectifier, self.n_labels_ = self._rectifier * [0.0, less**0.5], rows.labelled
-        return self
+        return self._learn((X_known, y_known, labelled), rows.weights, None, None)
 
     # -- what differs between estimators ------------------------------------------------------
 
@@ -183,10 +155,6 @@ class ProxyGLM(LinearModel, ABC):
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
         """Note the classes of the labels; refuse or warn of what may have been meant otherwise."""
-
-    def _class_weight(self) -> Any:
-        """Return the weights of a classifier's classes; None for none."""
-        return getattr(self, "class_weight", None)
 
     # -- after fitting ----------------------------------------------------------------------
 
@@ -267,7 +235,7 @@ class ProxyRegressor(LinearRegressor, ProxyGLM):
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
-        """Add labelled rows (and inputs without labels) and resume from the last fit.
+        """Add labelled rows (and inputs without labels) to those of the last fit.
 
         The labelled rows of that fit, too, are kept, and of the others their second moment; its
         teacher is not: pass all rows to ``fit`` with ``y_proxy`` for that.
@@ -282,7 +250,7 @@ class ProxyRegressor(LinearRegressor, ProxyGLM):
         self
         """
         data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
-        return self._learn(data, sample_weight, X_proxy, None, warm=True)
+        return self._learn(data, sample_weight, X_proxy, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
@@ -340,13 +308,8 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
         else five folds.
-    average : bool
-        Average all points of the paths by their held-out likelihood instead of taking the one
-        with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
     fit_intercept : bool
         Whether a constant is fitted; it is never penalised.
-    warm_start : bool
-        Begin at the last fit instead of at the constant model.
     random_state : int, RandomState or None
         Randomness of the default split.
     unlabelled : int, str, None or "auto"
@@ -354,9 +317,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
         in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
         looks like a class: then it is an error, or where most rows are −1 a warning, to leave
         this open.
-    class_weight : dict, "balanced" or None
-        Weights of the classes, by which those of the rows are multiplied; "balanced" makes all
-        classes count the same. :meth:`mean_prediction` still estimates the population's mean.
 
     Attributes
     ----------
@@ -365,10 +325,10 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     choice_ : Choice
         Which way was preferred of labels alone, teacher alone, fine-tuned, mixed and corrected,
         with the weight θ of the labels' loss; printed, it says by how much and what that means.
-    n_steps_, alpha_, power_, taught_ : int, float, float, bool
+    n_steps_, alpha_, power_ : int, float, float
         What was chosen: steps (−1 for "converged"; of a mixture, the place of θ in its grid), the
         strength of the penalty, λ of a corrected fit (zero, too, if ``inference_note_`` says that
-        there are no standard errors to tune it by), and whether ``choice_`` names the teacher.
+        there are no standard errors to tune it by).
     cv_curve_ : array
         Mean held-out log-loss after 0, 1, 2, … steps.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
@@ -396,12 +356,11 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     """
 
     unlabelled: Any = "auto"
-    class_weight: Any = None
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None
     ) -> Self:
-        """Add rows, labelled or not, to those seen so far and resume from the last fit.
+        """Add rows, labelled or not, to those seen so far, and fit them all.
 
         The labelled rows are kept, those of ``fit`` too, and of the others their second moment. A
         teacher is not: pass all rows to :meth:`fit` with ``y_proxy`` for that. What is kept is
@@ -434,7 +393,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
         if labelled.any():
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
-        return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
+        return self._learn((X, y, labelled), sample_weight, X_proxy, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
