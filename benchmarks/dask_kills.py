@@ -107,7 +107,7 @@ def main() -> None:
                 again = logistic_regression(read_parquet(folder, label="y"), l2=1e-6, newton=False)
                 spans: list[tuple[float, float]] = []
                 before = len(killer.times)
-                run = again.engine.run
+                run = again.design.engine.run
 
                 def timed(*given, run=run, spans=spans, before=before, during=during):
                     if len(killer.times) - before + during >= arguments.kills:
@@ -119,7 +119,7 @@ def main() -> None:
                     killer.wait_for_restart()
                     return found
 
-                again.engine.run = timed
+                again.design.engine.run = timed
                 result = minimize(Problem(again, again.sample_rows(20_000)))
                 hits = sum(
                     any(begun < at < end for begun, end in spans) for at in killer.times[before:]

@@ -1,10 +1,15 @@
-"""The estimators against scikit-learn's own, and what scikit-learn asks of an estimator."""
+"""The estimators against scikit-learn's own, and what scikit-learn's tools ask of an estimator."""
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
+import sklearn
+from sklearn.base import clone
 from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
@@ -14,9 +19,9 @@ from sklearn.linear_model import (
     Ridge,
 )
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from proxyprox.sklearn import (
     ProxyGammaRegressor,
@@ -28,258 +33,258 @@ from proxyprox.sklearn import (
 )
 
 QUICK = {"cv": 2, "max_steps": 4}
+EVERY = [ProxyLogisticRegression, ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor]
 CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
 
 
-def expected_failures(estimator):
-    failures = {}
-    if getattr(estimator, "unlabelled", None) == "auto":
-        failures["check_classifiers_classes"] = CLASH
-    return failures
+def clashes(estimator):
+    auto = getattr(estimator, "unlabelled", None) == "auto"
+    return {"check_classifiers_classes": CLASH} if auto else {}
 
 
-@parametrize_with_checks(
-    [
-        ProxyLogisticRegression(**QUICK),
-        ProxyRidge(**QUICK),
-        ProxyPoissonRegressor(**QUICK),
-        ProxyGammaRegressor(**QUICK),
-    ],
-    expected_failed_checks=expected_failures,
-)
+@parametrize_with_checks([each(**QUICK) for each in EVERY[:2]], expected_failed_checks=clashes)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-WITHOUT_A_MARK = [
-    pytest.param(estimator, check, id=check.func.__name__)
-    for estimator, check in estimator_checks_generator(
-        ProxyLogisticRegression(unlabelled=None, **QUICK)
-    )
-    if "classif" in check.func.__name__
-]
+OTHERS = [ProxyLogisticRegression(unlabelled=None, **QUICK), *(each(**QUICK) for each in EVERY[2:])]
 
 
-@pytest.mark.parametrize(("estimator", "check"), WITHOUT_A_MARK)
+@pytest.mark.slow
+@parametrize_with_checks(OTHERS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 @pytest.mark.filterwarnings("ignore:The least populated class:UserWarning")
-def test_scikit_learn_checks_of_classes_without_a_mark(estimator, check):
+def test_scikit_learn_checks_of_the_others(estimator, check):
     check(estimator)
 
 
-def test_converged_fit_is_scikit_learns(binary):
-    X, y, _ = binary
-    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.01).fit(X[:200], y[:200])
-    theirs = LogisticRegression(C=1 / (200 * 0.01), tol=1e-10, max_iter=1000).fit(X[:200], y[:200])
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
-    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-5)
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
-    assert (ours.predict(X) == theirs.predict(X)).all()
-
-
-def test_converged_multinomial_fit_is_scikit_learns(three):
-    X, y = three
-    ours = ProxyLogisticRegression(n_steps="converged", alpha=0.02).fit(X[:300], y[:300])
-    theirs = LogisticRegression(C=1 / (300 * 0.02), tol=1e-10, max_iter=1000).fit(X[:300], y[:300])
-    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
-    np.testing.assert_allclose(np.exp(ours.predict_log_proba(X)), ours.predict_proba(X))
-
-
-def test_converged_regressions_are_scikit_learns(binary):
-    X, _, w = binary
+def test_converged_fits_are_scikit_learns(binary, three):
+    X, y, w = binary
     rng = np.random.default_rng(0)
-    y = X @ w + rng.normal(size=len(X))
-    ours = ProxyRidge(n_steps="converged", alpha=0.1).fit(X, y)
-    theirs = Ridge(alpha=0.1 * len(X)).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-6)
-    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
-    counts = rng.poisson(np.exp(X @ w / 3))
-    mine = ProxyPoissonRegressor(n_steps="converged", alpha=0.1).fit(X, counts)
-    other = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, counts)
-    np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
-    assert mine.score(X, counts) == pytest.approx(other.score(X, counts), abs=1e-5)
-    amounts = rng.gamma(2.0, np.exp(X @ w / 3) / 2)
-    mine = ProxyGammaRegressor(n_steps="converged", alpha=0.1).fit(X, amounts)
-    other = GammaRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, amounts)
-    np.testing.assert_allclose(mine.coef_, other.coef_, atol=1e-5)
-    assert mine.score(X, amounts) == pytest.approx(other.score(X, amounts), abs=1e-5)
+    line, counts = X @ w + rng.normal(size=len(X)), rng.poisson(np.exp(X @ w / 3))
+    amounts, n = rng.gamma(2.0, np.exp(X @ w / 3) / 2), len(X)
+    exact = {"tol": 1e-10, "max_iter": 10_000}
+    for kind, settings, theirs, rows, labels in (
+        (ProxyLogisticRegression, {}, LogisticRegression(C=10 / n, **exact), X, y),
+        (ProxyLogisticRegression, {}, LogisticRegression(C=10 / 600, **exact), *three),
+        (ProxyRidge, {}, Ridge(alpha=0.1 * n), X, line),
+        (ProxyRidge, {"l1_ratio": 0.5}, ElasticNet(alpha=0.1, l1_ratio=0.5, **exact), X, line),
+        (ProxyPoissonRegressor, {}, PoissonRegressor(alpha=0.1, **exact), X, counts),
+        (ProxyGammaRegressor, {}, GammaRegressor(alpha=0.1, **exact), X, amounts),
+    ):
+        ours = kind(n_steps="converged", alpha=0.1, **settings).fit(rows, labels)
+        theirs.fit(rows, labels)
+        assert np.shape(ours.coef_) == theirs.coef_.shape
+        assert np.shape(ours.intercept_) == np.shape(theirs.intercept_)
+        np.testing.assert_allclose(ours.predict(rows), theirs.predict(rows), atol=1e-4)
+        assert ours.score(rows, labels) == pytest.approx(theirs.score(rows, labels), abs=1e-5)
+        if hasattr(theirs, "predict_proba"):
+            np.testing.assert_allclose(
+                ours.predict_proba(rows), theirs.predict_proba(rows), atol=1e-5
+            )
+            np.testing.assert_allclose(
+                np.exp(ours.predict_log_proba(rows)), ours.predict_proba(rows)
+            )
+        else:
+            np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
+            assert (ours.coef_[theirs.coef_ == 0] == 0).all()
+    free = ProxyRidge(n_steps="converged", alpha=0.0).fit(X, line)
+    np.testing.assert_allclose(free.coef_, LinearRegression().fit(X, line).coef_, atol=1e-7)
 
 
-def test_elastic_net_is_scikit_learns(binary):
-    X, _, w = binary
-    y = X @ w + np.random.default_rng(0).normal(size=len(X))
-    ours = ProxyRidge(n_steps="converged", alpha=0.2, l1_ratio=0.5).fit(X, y)
-    theirs = ElasticNet(alpha=0.2, l1_ratio=0.5, tol=1e-10, max_iter=10_000).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
-    assert (ours.coef_[theirs.coef_ == 0] == 0).all()
-
-
-def test_a_long_path_ends_at_the_minimiser(binary):
-    X, y, _ = binary
-    walked = ProxyLogisticRegression(n_steps=150).fit(X[:150], y[:150], X_proxy=X[150:])
+def test_a_path_leads_from_the_constant_model_to_the_minimiser(binary):
+    X, y, w = binary
+    none = ProxyLogisticRegression(n_steps=0).fit(X[:100], y[:100])
+    assert not none.coef_.any()
+    assert none.predict_proba(X[:1])[0, 1] == pytest.approx((y[:100].sum() + 0.5) / 101)
+    proxy = {"X_proxy": X[150:]}
+    walked = ProxyLogisticRegression(n_steps=150, cv=2).fit(X[:150], y[:150], **proxy)
     exact = ProxyLogisticRegression(n_steps="converged", alpha=0.0).fit(X[:150], y[:150])
     np.testing.assert_allclose(walked.coef_, exact.coef_, atol=1e-4)
-
-
-def test_a_path_with_l1_ends_at_scikit_learns_elastic_net(binary):
-    X, _, w = binary
-    y = X @ w + np.random.default_rng(0).normal(size=len(X))
-    walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2).fit(
-        X[:200], y[:200], X_proxy=X[200:]
-    )
-    exact = ElasticNet(alpha=0.2, l1_ratio=0.7, tol=1e-10).fit(X[:200], y[:200])
+    line = X @ w + np.random.default_rng(0).normal(size=len(X))
+    walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2)
+    walked.fit(X[:150], line[:150], **proxy)
+    exact = ElasticNet(alpha=0.2, l1_ratio=0.7, tol=1e-10).fit(X[:150], line[:150])
     np.testing.assert_allclose(walked.coef_, exact.coef_, atol=2e-3)
-
-
-def test_no_steps_is_the_constant_model(binary):
-    X, y, _ = binary
-    model = ProxyLogisticRegression(n_steps=0).fit(X[:100], y[:100])
-    assert not model.coef_.any()
-    share = (y[:100].sum() + 0.5) / 101
-    assert model.predict_proba(X[:1])[0, 1] == pytest.approx(share)
+    # Rows without labels change the way, not the end.
+    short = ProxyLogisticRegression(n_steps=12, cv=2)
+    few = short.fit(X[:60], y[:60]).coef_
+    assert np.abs(few - short.fit(X[:60], y[:60], X_proxy=2 * X[60:]).coef_).max() > 1e-3
 
 
 def test_cross_validated_fit_beats_the_unregularised_one(binary):
     X, y, _ = binary
-    rng = np.random.default_rng(1)
-    wide = np.hstack([X, rng.normal(size=(len(X), 20))])
+    wide = np.hstack([X, np.random.default_rng(1).normal(size=(len(X), 20))])
     fitted = ProxyLogisticRegression().fit(wide[:60], y[:60], X_proxy=wide[60:400])
     far = ProxyLogisticRegression(n_steps="converged", alpha=1e-6).fit(wide[:60], y[:60])
-
-    def loss(model):
-        p = model.predict_proba(wide[400:])[np.arange(300), y[400:]]
-        return -np.mean(np.log(p))
-
+    losses = [
+        -np.mean(model.predict_log_proba(wide[400:])[np.arange(300), y[400:]])
+        for model in (fitted, far)
+    ]
     assert 0 < fitted.n_steps_ < 200
-    assert loss(fitted) < min(loss(far), np.log(2))
+    assert losses[0] < min(losses[1], np.log(2))
 
 
-def test_marked_rows_and_x_proxy_give_the_same_fit(binary):
+@pytest.mark.parametrize("kind", EVERY)
+def test_sparse_and_marked_rows_give_the_same_fit(binary, kind):
     X, y, _ = binary
-    marked = y.copy()
-    marked[80:] = -1
-    one = ProxyLogisticRegression(unlabelled=-1, **QUICK).fit(X, marked)
-    other = ProxyLogisticRegression(**QUICK).fit(X[:80], y[:80], X_proxy=X[80:])
-    np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-8)
-    assert one.n_labels_ == other.n_labels_ == 80
-
-
-@pytest.mark.parametrize(
-    "estimator", [ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor, ProxyLogisticRegression]
-)
-def test_sparse_and_dense_agree(binary, estimator):
-    X, y, _ = binary
-    y = y + 1
-    X = np.where(np.abs(X) > 0.8, X, 0.0)
-    dense = estimator(**QUICK).fit(X[:90], y[:90], X_proxy=X[90:])
-    sparse = estimator(**QUICK).fit(
-        scipy.sparse.csr_array(X[:90]), y[:90], X_proxy=scipy.sparse.csc_array(X[90:])
-    )
-    np.testing.assert_allclose(dense.coef_, sparse.coef_, rtol=1e-7, atol=1e-9)
+    y, X, known = y + 1.0, np.where(np.abs(X) > 0.8, X, 0.0), np.arange(len(y)) % 7 == 0
+    apart = kind(**QUICK).fit(X[known], y[known], X_proxy=X[~known])
+    csr, csc = scipy.sparse.csr_array(X[known]), scipy.sparse.csc_array(X[~known])
+    sparse = kind(**QUICK).fit(csr, y[known], X_proxy=csc)
+    np.testing.assert_allclose(sparse.coef_, apart.coef_, rtol=1e-7, atol=1e-9)
+    marks = {"unlabelled": np.nan} if kind is ProxyLogisticRegression else {}
+    y[~known] = np.nan
+    for given in (y, [None if np.isnan(value) else value for value in y]):
+        marked = kind(**marks, **QUICK).fit(X, given)
+        np.testing.assert_allclose(marked.coef_, apart.coef_, rtol=1e-8)
+        assert marked.n_labels_ == 100
+        assert marked.score(X, y) == pytest.approx(apart.score(X[known], y[known]))
+    if not marks:
+        scoring = labelled_only("neg_mean_absolute_error")
+        assert np.isfinite(cross_val_score(marked, X, y, cv=3, scoring=scoring)).all()
+    with pytest.raises(ValueError, match="label"):
+        kind(**marks).fit(X, np.full(len(y), np.nan))
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3])
-@pytest.mark.parametrize("estimator", [ProxyRidge, ProxyGammaRegressor])
-def test_averages_know_the_dispersion(binary, estimator, unit):
+def test_averages_know_the_dispersion(binary, unit):
     """Whether noise is large or small, the average weighs by the likelihood in its units."""
     X, _, w = binary
     rng = np.random.default_rng(0)
-    y = X @ w + unit * rng.normal(size=len(X))
-    if estimator is ProxyGammaRegressor:
-        shape = 1 / unit
-        y = rng.gamma(shape, np.exp(X @ w / 3) / shape)
-    fit = estimator(alpha=0.0, cv=3).fit(X[:60], y[:60], X_proxy=X[60:])
-    one = estimator(alpha=0.0, cv=3, average=False).fit(X[:60], y[:60], X_proxy=X[60:])
-    assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.01
-    assert np.abs(fit.coef_ - one.coef_).max() < 0.2 * np.sqrt(unit)
+    line = X @ w + unit * rng.normal(size=len(X))
+    amounts = rng.gamma(1 / unit, np.exp(X @ w / 3) * unit)
+    for kind, y in ((ProxyRidge, line), (ProxyGammaRegressor, amounts)):
+        rows = X[:60], y[:60], None, X[60:]
+        fit = kind(alpha=0.0, cv=3).fit(*rows)
+        one = kind(alpha=0.0, cv=3, n_steps=fit.n_steps_).fit(*rows)
+        assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.01
+        assert 0 < np.abs(fit.coef_ - one.coef_).max() < 0.2 * np.sqrt(unit)
 
 
-def test_unlabelled_rows_change_the_path_but_not_its_end(binary):
+def test_weights_of_zero_are_rows_left_out_and_a_fit_repeats_itself(binary):
     X, y, _ = binary
-    few = ProxyLogisticRegression(n_steps=12).fit(X[:60], y[:60])
-    many = ProxyLogisticRegression(n_steps=12).fit(X[:60], y[:60], X_proxy=2 * X[60:])
-    assert np.abs(few.coef_ - many.coef_).max() > 1e-3
+    weights = (np.arange(100) % 3 > 0).astype(float)
+    model, keep = ProxyLogisticRegression(max_steps=8), weights > 0
+    without = model.fit(X[:100][keep], y[:100][keep]).coef_
+    np.testing.assert_array_equal(model.fit(X[:100][keep], y[:100][keep]).coef_, without)
+    with_zeros = model.fit(X[:100], y[:100], sample_weight=weights).coef_
+    np.testing.assert_allclose(with_zeros, without, rtol=1e-10)
 
 
-def test_ordinary_least_squares_without_a_penalty(binary):
+# -- tools of scikit-learn ----------------------------------------------------------------------
+
+
+def test_pipeline_and_search_route_the_proxy(binary):
+    X, y, _ = binary
+    raw, more = 5 * X[:80] + 3, 5 * X[80:] + 3
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = ProxyLogisticRegression(**QUICK).set_fit_request(X_proxy=True)
+        steps = [("scale", StandardScaler()), ("fit", model)]
+        pipeline = Pipeline(steps, transform_input=["X_proxy"])
+        search = GridSearchCV(pipeline, {"fit__n_steps": [3, 6]}, cv=2)
+        search.fit(raw, y[:80], X_proxy=more)
+    scaler = StandardScaler().fit(raw)
+    direct = ProxyLogisticRegression(n_steps=search.best_params_["fit__n_steps"], **QUICK)
+    direct.fit(scaler.transform(raw), y[:80], X_proxy=scaler.transform(more))
+    np.testing.assert_allclose(search.best_estimator_[-1].coef_, direct.coef_, rtol=1e-10)
+
+
+def test_searches_of_counts_and_amounts(binary):
     X, _, w = binary
-    y = X @ w + 1.0
-    ours = ProxyRidge(n_steps="converged", alpha=0.0).fit(X, y)
-    np.testing.assert_allclose(ours.coef_, LinearRegression().fit(X, y).coef_, atol=1e-7)
-
-
-@pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: 5.0}])
-def test_class_weight_is_a_weight_of_the_rows(given):
-    rng = np.random.default_rng(0)
-    X, others = rng.normal(size=(120, 3)), rng.normal(size=(300, 3))
-    y = (X[:, 0] + rng.normal(size=120) > 1.0).astype(int)
-    counts = np.bincount(y)
-    factors = 120 / (2 * counts) if given == "balanced" else np.array([1.0, 5.0])
-    fit = ProxyLogisticRegression(class_weight=given).fit(X, y, X_proxy=others)
-    same = ProxyLogisticRegression().fit(X, y, sample_weight=factors[y], X_proxy=others)
-    np.testing.assert_allclose(fit.coef_, same.coef_, rtol=1e-9)
-    np.testing.assert_allclose(fit.coef_std_, same.coef_std_, rtol=1e-9)
-    # The classes' weights are no weights of the population: its mean is still that of the labels.
-    plain = ProxyLogisticRegression().fit(X, y, X_proxy=others)
-    found, want = (each.mean_prediction(others) for each in (fit, plain))
-    assert abs(found.estimate - want.estimate) < (want.high - want.low) / 4
-    assert fit.predict_proba(others)[:, 1].mean() > plain.predict_proba(others)[:, 1].mean() + 0.05
-
-
-def test_class_weight_of_text_classes_and_of_more_rows():
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(90, 2))
-    y = np.array(["a", "b", "c"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 1)]
-    y[::7] = "b"
-    weights = {"a": 2.0, "b": 1.0, "c": 3.0}
-    whole = ProxyLogisticRegression(class_weight=weights, n_steps=4).fit(X, y)
-    parts = ProxyLogisticRegression(class_weight=weights, n_steps=4)
-    parts.partial_fit(X[:40], y[:40], classes=["a", "b", "c"]).partial_fit(X[40:], y[40:])
-    assert parts.n_labels_ == whole.n_labels_
-    rows = ProxyLogisticRegression(n_steps=4).fit(X, y, [weights[label] for label in y])
-    np.testing.assert_allclose(whole.coef_, rows.coef_, rtol=1e-9)
-
-
-@pytest.mark.parametrize("given", ["balance", {"a": 1.0, "z": 2.0}, {0: -1.0, 1: 1.0}, {0: 0}, 3])
-def test_a_wrong_class_weight_is_named(given):
-    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
-    with pytest.raises(ValueError, match="class_weight"):
-        ProxyLogisticRegression(class_weight=given).fit(X, y)
-
-
-@pytest.mark.parametrize("kind", [ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor])
-def test_nan_marks_a_row_without_a_label(kind):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(200, 3))
-    known = np.arange(200) % 3 == 0
-    y = np.where(known, 1.0 + rng.poisson(np.exp(0.3 * X[:, 0])), np.nan)
-    marked = kind().fit(X, y)
-    apart = kind().fit(X[known], y[known], X_proxy=X[~known])
-    np.testing.assert_allclose(marked.coef_, apart.coef_, rtol=1e-9)
-    assert marked.n_labels_ == 67
-    assert marked.score(X, y) == pytest.approx(apart.score(X[known], y[known]))
-    listed = [None if np.isnan(value) else value for value in y]
-    np.testing.assert_array_equal(kind().fit(X, listed).coef_, marked.coef_)
-    scoring = labelled_only("neg_mean_absolute_error")
-    assert np.isfinite(cross_val_score(kind(n_steps=2), X, y, cv=3, scoring=scoring)).all()
-    with pytest.raises(ValueError, match="labels"):
-        kind().fit(X, np.full(200, np.nan))
+    y = np.random.default_rng(0).gamma(2.0, np.exp(X @ w / 3) / 2)
+    quick = ProxyGammaRegressor(cv=2, max_steps=10)
+    search = GridSearchCV(quick, {"alpha": [0.0, 10.0]}, cv=2, scoring="neg_mean_gamma_deviance")
+    assert search.fit(X[:200], y[:200]).best_params_ == {"alpha": 0.0}
+    assert cross_val_score(quick, X[:200], y[:200], cv=3).min() > 0.1
 
 
 def test_mean_prediction_through_pipelines():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)) * [1.0, 50.0, 0.01] + 7
     y = np.where(np.arange(300) % 4 == 0, X[:, 0] + rng.normal(size=300), np.nan)
-    scaler = StandardScaler().fit(X)
-    want = ProxyRidge().fit(scaler.transform(X), y).mean_prediction(scaler.transform(X[80:]), 0.9)
-    pipeline = make_pipeline(StandardScaler(), ProxyRidge()).fit(X, y)
-    assert mean_prediction(pipeline, X[80:], 0.9) == want
-    nested = make_pipeline(make_pipeline(StandardScaler(), ProxyRidge())).fit(X, y)
-    assert mean_prediction(nested, X[80:], 0.9) == want
+    scaler, model = StandardScaler().fit(X), ProxyRidge(**QUICK)
+    want = clone(model).fit(scaler.transform(X), y).mean_prediction(scaler.transform(X[80:]), 0.9)
+    pipeline = make_pipeline(StandardScaler(), model)
+    grid, scoring = {"proxyridge__n_steps": ["cv"]}, labelled_only("r2")
+    search = GridSearchCV(pipeline, grid, cv=2, scoring=scoring)
+    for outer in (pipeline, make_pipeline(pipeline), search):
+        assert mean_prediction(outer.fit(X, y), X[80:], 0.9) == want
     assert mean_prediction(pipeline[-1], scaler.transform(X[80:]), 0.9) == want
-    search = GridSearchCV(pipeline, {"proxyridge__n_steps": ["cv"]}, cv=2,
-                          scoring=labelled_only("r2")).fit(X, y)  # fmt: skip
-    assert mean_prediction(search, X[80:], 0.9) == want
     with pytest.raises(TypeError, match="model"):
         mean_prediction(StandardScaler(), X)
+
+
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])
+def test_names_of_columns(binary, kind):
+    X, y, _ = binary
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
+    model = clone(kind(n_steps=2, alpha=0.1, cv=2))
+    model.fit(frame[:90], y[:90], X_proxy=frame[90:])
+    assert model.feature_names_in_.tolist() == list("abcdef")
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(strange)
+    for method in (model.partial_fit, model.fit):
+        for other in (turned, strange):
+            with pytest.raises(ValueError, match=r"X_proxy must be "):
+                method(frame[:90], y[:90], X_proxy=other[90:])
+    # Names on one side only say nothing.
+    model.fit(frame[:90], y[:90], X_proxy=X[90:])
+    model.fit(X[:90], y[:90], X_proxy=turned[90:])
+
+
+def test_skops_round_trip(binary, tmp_path):
+    io, path = importlib.import_module("skops.io"), tmp_path / "model.skops"
+    X, y, _ = binary
+    model = ProxyLogisticRegression(**QUICK).partial_fit(X[:80], y[:80], X_proxy=X[80:])
+    io.dump(model, path)
+    trusted = io.get_untrusted_types(file=path)
+    assert trusted == ["proxyprox.sklearn.estimators.ProxyLogisticRegression"]
+    again = io.load(path, trusted=trusted)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    again.partial_fit(X[80:100], y[80:100])
+
+
+# -- rows that come one after the other ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge, ProxyGammaRegressor])
+def test_partial_fit_is_a_fit_of_all_rows(binary, kind):
+    X, y, _ = binary
+    y, model = y + 1, kind(n_steps=30, cv=2)
+    given = scipy.sparse.csr_array(X) if kind is ProxyRidge else X
+    whole = clone(model).fit(X[:70], y[:70], X_proxy=X[100:]).coef_
+    model.fit(given[:40], y[:40], X_proxy=given[100:400])
+    model.partial_fit(given[40:50], y[40:50], X_proxy=given[400:]).partial_fit(
+        given[50:70], y[50:70]
+    )
+    assert model.n_labels_ == 70
+    np.testing.assert_allclose(model.coef_, whole, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[70:80, :3], y[70:80])
+    with pytest.raises(ValueError, match="fit_intercept"):
+        model.set_params(fit_intercept=False).partial_fit(X[70:80], y[70:80])
+    assert model.n_labels_ == 70
+
+
+def test_partial_fit_takes_few_classes_and_rows_without_a_label(binary):
+    X, y, _ = binary
+    model = ProxyLogisticRegression(max_steps=4)
+    first = np.where(np.arange(50) < 2, np.arange(50), -1)
+    model.partial_fit(X[:50], first, classes=[0, 1]).partial_fit(X[50:100], y[50:100])
+    assert model.n_labels_ == 52
+    with pytest.raises(ValueError, match="one of the classes"):
+        model.partial_fit(X[:2], np.array([5, 7]))
+    model.fit(X[:40].astype(np.float32), y[:40])
+    rows = np.flatnonzero(y == 1)[-10:]
+    model.partial_fit(X[rows], np.where(np.arange(10) < 5, 1, -1))
+    assert model.n_labels_ == 45
+    model.fit(X[:60], y[:60] + 5)
+    assert model.partial_fit(X[60:70], y[60:70] + 5).classes_.tolist() == [5, 6]
+    model.fit(X[:60], y[:60]).partial_fit(X[60:], np.full(len(X) - 60, -1))
+    assert model.n_labels_ == 60
+    whole = clone(model).fit(X[:60], y[:60], X_proxy=X[60:])
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)

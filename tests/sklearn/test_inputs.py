@@ -1,7 +1,9 @@
-"""Malformed inputs, labels and weights of the estimators are refused by name."""
+"""Malformed inputs, labels, weights and settings are refused by name; marks of missing labels."""
 
 from __future__ import annotations
 
+import itertools
+import pickle
 import warnings
 
 import numpy as np
@@ -9,12 +11,17 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from proxyprox.sklearn import (
     ProxyLogisticRegression,
     ProxyPoissonRegressor,
     ProxyRidge,
     ProxyWarning,
+    labelled_only,
 )
 from proxyprox.sklearn.inputs import warn_if_suspicious
 
@@ -35,78 +42,67 @@ def refused(name, call):
         call()
 
 
-BAD_X = {
-    "masked": np.ma.array(X, mask=X > 1),
-    "complex tensor": torch.tensor(X) * 1j,
-    "sparse tensor": torch.tensor(X).to_sparse(),
-    "bfloat16": torch.tensor(X).bfloat16(),
-    "too large": X * 1e160,
-    "too large, sparse": sp.csr_array(X * 1e160),
-    "text": "abc",
-    "beyond float64": [[10**400, 1]] * 24,
-    "table of text": pd.DataFrame({"a": list("ab") * 12, "b": 1.0}),
-}
+BAD_X = [
+    np.ma.array(X, mask=X > 1),
+    torch.tensor(X) * 1j,
+    torch.tensor(X).to_sparse(),
+    torch.tensor(X).bfloat16(),
+    X * 1e160,
+    sp.csr_array(X * 1e160),
+    "abc",
+    [[10**400, 1]] * 24,
+    pd.DataFrame({"a": list("ab") * 12, "b": 1.0}),
+]
+BAD_Y = [
+    np.ma.array(Y, mask=MASK),
+    Y + 0j,
+    Y.astype("M8[D]"),
+    Y.astype("m8[D]"),
+    torch.tensor(Y).to_sparse(),
+    torch.tensor(Y).bfloat16(),
+]
+BAD_NUMBERS = [list("01") * 12, np.array([b"0", b"1"] * 12)]
+BAD_WEIGHTS = [
+    np.ma.array(np.ones(24), mask=MASK),
+    np.ones(24) + 0j,
+    ["1"] * 24,
+    np.ones(24, "m8[D]"),
+    [None] * 24,
+    -np.ones(24),
+    np.full(24, np.nan),
+    np.zeros(24),
+]
 
 
 @EVERY
-@pytest.mark.parametrize("case", BAD_X)
-def test_inputs(estimator, case):
+def test_rows_labels_and_weights(estimator):
     fitted = clone(estimator).set_params(n_steps=1).fit(X, Y)
-    given = BAD_X[case]
-    name = "(X|X_proxy|Complex data not supported)"
-    refused(name, lambda: clone(estimator).fit(given, Y))
-    refused(name, lambda: fitted.predict(getattr(given, "to_numpy", lambda: given)()))
-    refused(
-        "(X_proxy|Complex data not supported)", lambda: clone(estimator).fit(X, Y, X_proxy=given)
-    )
-
-
-BAD_Y = {
-    "masked": np.ma.array(Y, mask=MASK),
-    "complex": Y + 0j,
-    "dates": Y.astype("M8[D]"),
-    "durations": Y.astype("m8[D]"),
-    "sparse tensor": torch.tensor(Y).to_sparse(),
-    "bfloat16": torch.tensor(Y).bfloat16(),
-    "NA": pd.array([True, None] * 12, dtype="boolean"),
-}
-
-
-@EVERY
-@pytest.mark.parametrize("case", BAD_Y)
-def test_labels(estimator, case):
-    given = BAD_Y[case]
-    if case != "NA":
-        refused("y", lambda: clone(estimator).fit(X, given))
-        refused("y", lambda: clone(estimator).partial_fit(X, given))
-    refused("y_proxy", lambda: clone(estimator).fit(X, Y, X_proxy=X + 0.1, y_proxy=given))
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS[1:], ids=lambda e: type(e).__name__)
-def test_regressors_take_numbers_only(estimator):
-    for given in (list("01") * 12, np.array([b"0", b"1"] * 12)):
+    other, proxy = "Complex data not supported", {"X_proxy": X + 0.1}
+    for given in BAD_X:
+        refused(f"(X|{other})", lambda g=given: clone(estimator).fit(g, Y))
+        array = getattr(given, "to_numpy", lambda g=given: g)()
+        refused(f"(X|{other})", lambda g=array: fitted.predict(g))
+        refused(f"(X_proxy|{other})", lambda g=given: clone(estimator).fit(X, Y, X_proxy=g))
+    numbers = [] if hasattr(estimator, "unlabelled") else BAD_NUMBERS
+    for given in (*BAD_Y, *numbers):
         refused("y", lambda g=given: clone(estimator).fit(X, g))
-        refused("y_proxy", lambda g=given: clone(estimator).fit(X, Y, X_proxy=X + 0.1, y_proxy=g))
+        refused("y", lambda g=given: clone(estimator).partial_fit(X, g))
+        refused("y_proxy", lambda g=given: clone(estimator).fit(X, Y, y_proxy=g, **proxy))
+    gaps = pd.array([True, None] * 12, dtype="boolean")
+    refused("y_proxy", lambda: clone(estimator).fit(X, Y, y_proxy=gaps, **proxy))
+    for given in BAD_WEIGHTS:
+        refused("[Ss]ample.weights?", lambda g=given: clone(estimator).fit(X, Y, sample_weight=g))
+    for given in BAD_WEIGHTS[:-1]:
+        refused("[Ss]ample.weights?", lambda g=given: fitted.score(X, Y, g))
 
 
-BAD_WEIGHTS = {
-    "masked": np.ma.array(np.ones(24), mask=MASK),
-    "complex": np.ones(24) + 0j,
-    "text": ["1"] * 24,
-    "durations": np.ones(24, "m8[D]"),
-    "None inside": [None] * 24,
-    "negative": -np.ones(24),
-    "NaN": np.full(24, np.nan),
-}
-
-
-@EVERY
-@pytest.mark.parametrize("case", BAD_WEIGHTS)
-def test_weights(estimator, case):
-    given = BAD_WEIGHTS[case]
-    fitted = clone(estimator).set_params(n_steps=1).fit(X, Y)
-    refused("[Ss]ample_?.?weight", lambda: clone(estimator).fit(X, Y, sample_weight=given))
-    refused("[Ss]ample_?.?weight", lambda: fitted.score(X, Y, given))
+def test_labels_that_the_family_does_not_have():
+    fitted = ProxyPoissonRegressor(**QUICK).fit(X, Y)
+    refused("y", lambda: fitted.score(X, np.ones(24)))
+    refused("y", lambda: ProxyPoissonRegressor().fit(X, Y - 3))
+    for labels in (np.ones(24, dtype=int), 2 * Y - 1, np.where(Y, -1, 0), np.full(24, -1)):
+        with pytest.raises(ValueError, match=r"y must.*unlabelled=None"):
+            ProxyLogisticRegression().fit(X, labels)
 
 
 @EVERY
@@ -122,92 +118,211 @@ def test_weights_and_tensors_that_mean_the_same(estimator):
     np.testing.assert_allclose(tensor.coef_, plain.coef_, rtol=1e-6)
 
 
-@EVERY
-def test_settings(estimator):
+def test_settings():
     odd = {
         "cv": ["", "x", -1, 1, np.ones(2), object()],
-        "alpha": ["x", None, -1, np.nan, object(), {}, 1j],
+        "alpha": ["x", None, -1, np.nan, object(), {}, 1j, []],
+        "l1_ratio": [2.0, -1, "x"],
+        "n_steps": ["many", -2, None],
+        "power": [2.0, "best"],
+        "max_steps": [0, "x"],
         "fit_intercept": ["no", None, 2],
-        "average": ["no", None],
-        "warm_start": ["no", None],
         "unlabelled": [[], {}, np.ones(2), object(), int],
     }
-    for name in odd.keys() & estimator.get_params():
-        for value in odd[name]:
-            changed = clone(estimator).set_params(**{name: value})
+    for name, values in odd.items():
+        for value in values:
+            changed = clone(ESTIMATORS[0]).set_params(**{name: value})
             refused(name, lambda model=changed: model.fit(X, Y))
 
 
-def test_counts_that_do_not_differ_have_no_score():
-    fitted = ProxyPoissonRegressor(**QUICK).fit(X, Y)
-    refused("y", lambda: fitted.score(X, np.ones(24)))
+def test_a_proxy_of_other_columns_length_or_scale(binary):
+    rows, y, _ = binary
+    model = ProxyLogisticRegression(**QUICK)
+    with pytest.raises(ValueError, match=r"X_proxy must be .*6 features.*transform_input"):
+        model.fit(rows[:50], y[:50], X_proxy=rows[50:, :3])
+    with pytest.warns(ProxyWarning, match="X_proxy has as many rows"):
+        model.fit(rows[:50], y[:50], X_proxy=rows[50:100])
+    with pytest.warns(ProxyWarning, match="transform_input"):
+        model.fit(rows[:50], y[:50], X_proxy=1000 * rows[60:] + 5000)
 
 
-# An X_proxy that was not transformed is warned of, and no other.
+# -- an X_proxy that was not transformed is warned of, and no other -------------------------------
 
-
-@pytest.mark.parametrize(("rows", "columns"), [(10, 4), (10, 30), (40, 1), (40, 30)])
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda Z: 100 * Z,
-        lambda Z: 10 * Z,
-        lambda Z: Z / 10,
-        lambda Z: 5 + 3 * Z,
-        lambda Z: 3 * (Z + 5),
-        lambda Z: Z + 20,
-    ],
-)
-def test_another_scale_or_place_is_warned_of(change, rows, columns):
-    Z = np.random.default_rng(1).normal(size=(800, columns))
-    with pytest.warns(ProxyWarning, match=r"X_proxy .*like X.*routing"):
-        warn_if_suspicious(Z[:rows], change(Z[rows:]))
-
-
-DRAWS = {
-    "normal": lambda rng, shape: rng.normal(size=shape),
-    "lognormal": lambda rng, shape: np.exp(rng.normal(size=shape)),
-    "student": lambda rng, shape: rng.standard_t(3, size=shape),
-    "uniform": lambda rng, shape: rng.random(shape),
-    "counts": lambda rng, shape: rng.poisson(1.0, shape).astype(float),
-    "coin": lambda rng, shape: (rng.random(shape) < 0.5).astype(float),
-    "rare": lambda rng, shape: (rng.random(shape) < 0.02).astype(float),
-    "scaled": lambda rng, shape: ((rng.random(shape) < 0.1) - 0.1) / 0.3,
-    "same": lambda rng, shape: np.outer(rng.normal(size=shape[0]), np.ones(shape[1])),
-}
-
-
-@pytest.mark.parametrize("columns", [3, 20])
-@pytest.mark.parametrize("rows", [10, 20, 40])
-@pytest.mark.parametrize("kind", DRAWS)
-def test_random_splits_are_alike(kind, rows, columns):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for seed in range(50):
-            Z = DRAWS[kind](np.random.default_rng(seed), (400, columns))
-            warn_if_suspicious(Z[:rows], Z[rows:])
+CHANGES = [
+    lambda Z: 100 * Z,
+    lambda Z: 10 * Z,
+    lambda Z: Z / 10,
+    lambda Z: 5 + 3 * Z,
+    lambda Z: 3 * (Z + 5),
+    lambda Z: Z + 20,
+]
+DRAWS = [
+    lambda rng, shape: rng.normal(size=shape),
+    lambda rng, shape: np.exp(rng.normal(size=shape)),
+    lambda rng, shape: rng.standard_t(3, size=shape),
+    lambda rng, shape: rng.random(shape),
+    lambda rng, shape: rng.poisson(1.0, shape).astype(float),
+    lambda rng, shape: (rng.random(shape) < 0.5).astype(float),
+    lambda rng, shape: (rng.random(shape) < 0.02).astype(float),
+    lambda rng, shape: ((rng.random(shape) < 0.1) - 0.1) / 0.3,
+    lambda rng, shape: np.outer(rng.normal(size=shape[0]), np.ones(shape[1])),
+]
 
 
 def words(seed):
     """Return sparse counts of words, some common and most rare."""
     rng = np.random.default_rng(seed)
     chance = np.minimum(0.5, 5 / np.arange(1, 801))
-    counts = rng.poisson(chance, size=(300, 800)) * rng.uniform(0.5, 2.0, size=(300, 1))
-    return sp.csr_array(counts)
+    return sp.csr_array(rng.poisson(chance, size=(300, 800)) * rng.uniform(0.5, 2, size=(300, 1)))
+
+
+def test_another_scale_or_place_is_warned_of():
+    for change, (rows, columns) in itertools.product(
+        CHANGES, [(10, 4), (10, 30), (40, 1), (40, 30)]
+    ):
+        Z = np.random.default_rng(1).normal(size=(800, columns))
+        with pytest.warns(ProxyWarning, match=r"X_proxy .*like X.*routing"):
+            warn_if_suspicious(Z[:rows], change(Z[rows:]))
+    with pytest.warns(ProxyWarning, match="spread is"):
+        warn_if_suspicious(words(0)[:40], 10 * words(0)[40:])
 
 
 @pytest.mark.parametrize("rows", [10, 40])
-def test_sparse_text_is_alike_unless_it_was_scaled(rows):
+def test_random_splits_are_alike(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for seed in range(10):
+        for draw, columns, seed in itertools.product(DRAWS, (3, 20), range(20)):
+            Z = draw(np.random.default_rng(seed), (400, columns))
+            warn_if_suspicious(Z[:rows], Z[rows:])
+        for seed in range(5):
             Z = words(seed)
             warn_if_suspicious(Z[:rows], Z[rows:])
             warn_if_suspicious(Z[:rows].toarray(), Z[rows:].toarray())
-    with pytest.warns(ProxyWarning, match="spread is"):
-        warn_if_suspicious(Z[:rows], 10 * Z[rows:])
+        # Constant columns tell nothing.
+        warn_if_suspicious(np.zeros((20, 3)), np.zeros((30, 3)))
+        warn_if_suspicious(sp.csr_array((20, 3)), sp.csr_array((30, 3)))
 
 
-def test_constant_columns_tell_nothing():
-    warn_if_suspicious(np.zeros((20, 3)), np.zeros((30, 3)))
-    warn_if_suspicious(sp.csr_array((20, 3)), sp.csr_array((30, 3)))
+# -- marks of rows without a label ----------------------------------------------------------------
+
+MARKED = {"unlabelled": -1, **QUICK}
+
+
+@pytest.fixture
+def marked(binary):
+    rows, y, _ = binary
+    return rows, np.where(np.arange(len(y)) < 90, y, -1)
+
+
+@pytest.fixture
+def reference(marked):
+    return ProxyLogisticRegression(**MARKED).fit(*marked)
+
+
+def test_scores_skip_rows_without_a_label(marked, reference):
+    rows, y = marked
+    weights, known = np.arange(1.0, len(y) + 1), y >= 0
+    assert reference.score(rows, y) == reference.score(rows[known], y[known])
+    assert reference.score(rows, y, weights) == reference.score(rows[:90], y[:90], weights[:90])
+    # One class besides the mark is a score like any other.
+    assert reference.score(rows, np.where(y == 1, 1, -1)) <= 1
+    with pytest.raises(ValueError, match="only rows without a label"):
+        reference.score(rows[90:], y[90:])
+    # A mark that the fit did not see.
+    apart = ProxyLogisticRegression(**MARKED).fit(rows[known], y[known])
+    assert apart.score(rows, y) == apart.score(rows[known], y[known])
+
+
+def test_searches_score_labelled_rows_by_the_estimators_mark(marked):
+    rows, y = marked
+    pipe = make_pipeline(StandardScaler(), ProxyLogisticRegression(**MARKED))
+    assert cross_val_score(pipe, rows, y, cv=3).min() > 0.6
+    scorer = pickle.loads(pickle.dumps(labelled_only("neg_log_loss")))
+    assert (cross_val_score(pipe, rows, y, cv=3, scoring=scorer) > -0.75).all()
+    assert "unlabelled=-1" in repr(labelled_only("neg_log_loss", unlabelled=-1))
+    weighted = scorer(pipe.fit(rows, y), rows, y, sample_weight=np.ones(len(y)))
+    assert weighted == pytest.approx(scorer(pipe, rows[:90], y[:90]))
+    named = np.where(y >= 0, np.array(["no", "yes", ""])[y], "")
+    model = ProxyLogisticRegression(unlabelled="", **QUICK).fit(rows, named)
+    expected = labelled_only("neg_log_loss", unlabelled="")(model, rows, named)
+    assert scorer(model, rows, named) == scorer(make_pipeline(model), rows, named) == expected
+    assert scorer(LogisticRegression().fit(rows[:90], y[:90]), rows, y) < 0
+
+
+def test_marks_of_text_and_objects(marked, reference):
+    rows, y = marked
+    for mark, kind in itertools.product(["", "?"], [str, object]):
+        names = np.array(["no", "yes", mark]).astype(kind)[y]
+        model = ProxyLogisticRegression(unlabelled=mark, **QUICK).fit(rows, names)
+        assert model.classes_.tolist() == ["no", "yes"]
+        np.testing.assert_array_equal(model.coef_, reference.coef_)
+        assert model.score(rows, names) == reference.score(rows, y)
+    for mark, classes in itertools.product([None, np.nan, -1], [("no", "yes"), (0, 1)]):
+        given = [mark if label < 0 else classes[label] for label in y]
+        for form in (given, np.array(given, dtype=object)):
+            if isinstance(form, list) and mark is np.nan and classes == (0, 1):
+                continue  # numpy makes floats of them, in which NaN is refused
+            model = ProxyLogisticRegression(**MARKED).fit(rows, form)
+            assert model.classes_.tolist() == list(classes)
+            np.testing.assert_array_equal(model.coef_, reference.coef_)
+        with pytest.raises(ValueError, match="unlabelled=None takes every value for a class"):
+            ProxyLogisticRegression(unlabelled=None).fit(
+                rows, np.array([None, *given[1:]], dtype=object)
+            )
+
+
+def test_missing_numbers_name_their_mark(marked):
+    rows, y = marked
+    floats = np.where(y < 0, np.nan, y)
+    for form in (floats, pd.Series(floats), floats.tolist()):
+        with pytest.raises(ValueError, match=r"NaN.*unlabelled=np\.nan"):
+            ProxyLogisticRegression().fit(rows, form)
+    whole = pd.Series(floats).astype("Int64")
+    for form in (floats, whole, whole.astype("Float64")):
+        for model in (ProxyLogisticRegression(unlabelled=np.nan, **QUICK), ProxyRidge(**QUICK)):
+            assert model.fit(rows, form).n_labels_ == 90
+    with pytest.raises(TypeError, match="y must be labels of one kind"):
+        ProxyLogisticRegression().fit(rows[:90], ["a", 3, *["b"] * 88])
+    with pytest.raises(ValueError, match="no label"):
+        ProxyLogisticRegression().fit(rows, np.full(len(y), None))
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_marks_that_may_be_classes(marked, three, method):
+    rows, y = marked
+    for kind in (str, object):
+        names = np.array(["no", "yes", ""]).astype(kind)[y]
+        with pytest.warns(ProxyWarning, match="610 rows, which is taken for a class"):
+            model = getattr(ProxyLogisticRegression(n_steps=1), method)(rows, names)
+        assert len(model.classes_) == 3
+    assert len(ProxyLogisticRegression(n_steps=1, unlabelled=None).fit(rows, names).classes_) == 3
+    signs, rows = np.arange(90) % 3 - 1, three[0][:90]
+    for labels, proxy in itertools.product(
+        (signs.astype(float), signs.tolist(), signs.astype(object), 2 * signs + 1, signs % 4 - 1),
+        ({}, {"X_proxy": three[0][90:]}),
+    ):
+        calls = {
+            mark: getattr(ProxyLogisticRegression(n_steps=1, unlabelled=mark), method)
+            for mark in ("auto", None, -1)
+        }
+        with pytest.raises(ValueError, match=r"unlabelled must be -1 or None.*unlabelled=None"):
+            calls["auto"](rows, labels, **proxy)
+        assert -1 in calls[None](rows, labels, **proxy).classes_
+        assert -1 not in calls[-1](rows, labels, **proxy).classes_
+    for mark in ("auto", -1):
+        with pytest.raises(ValueError, match=r"classes must be without -1.*unlabelled=None"):
+            ProxyLogisticRegression(unlabelled=mark).partial_fit(rows, signs, classes=[-1, 0, 1])
+    model = ProxyLogisticRegression(unlabelled=None, **QUICK)
+    assert len(model.partial_fit(rows, signs, classes=[-1, 0, 1]).classes_) == 3
+
+
+def test_minus_one_is_warned_of_only_if_it_may_be_a_class(marked, three):
+    rows, y = marked
+    with pytest.warns(ProxyWarning, match=r"610 of 700.*unlabelled=-1.*unlabelled=None"):
+        assert ProxyLogisticRegression(**QUICK).fit(rows, y).classes_.tolist() == [0, 1]
+    assert issubclass(ProxyWarning, UserWarning)
+    for classes in ((1, 2), (0, 1, 2), (0.0, 5.0), ("no", "yes")):
+        codes = np.arange(len(three[0])) % len(classes)
+        given = [classes[code] if row < 90 else -1 for row, code in enumerate(codes)]
+        model = ProxyLogisticRegression(**QUICK).fit(three[0], given)
+        assert (model.classes_.tolist(), model.n_labels_) == (list(classes), 90)

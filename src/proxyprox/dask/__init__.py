@@ -20,6 +20,7 @@ require("sklearn", extra="dask", purpose="proxyprox.dask")
 
 from proxyprox.dask import fitting
 from proxyprox.dask.objective import (
+    PartitionedDesign,
     PartitionedGLM,
     gamma_regression,
     linear_regression,
@@ -34,6 +35,7 @@ from proxyprox.sklearn.estimators import ProxyGLM
 ProxyGLM.cluster = fitting
 
 __all__ = [
+    "PartitionedDesign",
     "PartitionedGLM",
     "gamma_regression",
     "linear_regression",

@@ -6,15 +6,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-import dask.array
 import numpy as np
 
-from proxyprox import L1, Problem, minimize
 from proxyprox._util.validation import Words, message
-from proxyprox.dask.objective import Draw, Drawing, Engine, PartitionedGLM, Sample, merge_samples
-from proxyprox.dask.policy import CLUSTER
+from proxyprox.dask.engine import CLUSTER, Engine
+from proxyprox.dask.objective import Draw, Drawing, Sample, merge_samples
 from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
-from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.inputs import read_labels
 
@@ -22,12 +19,11 @@ Array = Any
 
 
 class Fetched(NamedTuple):
-    """Rows in memory, how many there are, how many rows of y have no label, the others' moment."""
+    """Labelled rows in memory, how many rows of y have no label, the others' moment."""
 
     X: Any
     y: Array
     weights: Array | None
-    labelled: int
     unlabelled: int
     moment: tuple[Array, float] | None
     names: list[str] | None
@@ -69,7 +65,7 @@ def merge_parts(parts: list[Part], size: int) -> Part:
 def fetch_labelled(
     X: Any, y: Any, weights: Any, X_proxy: Any, mark: Any, intercept: bool
 ) -> Fetched:
-    """Return the labelled rows of collections, or a sample of many, in one pass."""
+    """Return the labelled rows of collections, and the others' moment, in one pass."""
     engine, found, columns = Engine(), list[Part](), list[str]()
     for inputs, labels, s in [(X, y, weights)] + [(X_proxy, None, None)] * (X_proxy is not None):
         table = as_table(inputs, labels, s, None)
@@ -77,15 +73,14 @@ def fetch_labelled(
         columns = columns or names
         if names != columns:
             raise ValueError(message("X_proxy", Words(f"columns {names}"), f"like X: {columns}"))
-        engine.require_room(
-            "the labelled rows", min(CLUSTER.rows, table.rows or CLUSTER.rows), len(columns), 2
-        )
         job = np.nan if labels is None else mark, intercept, table.columns, Draw(CLUSTER.rows)
-        parts, merge = list(enumerate(table.parts)), partial(merge_parts, size=CLUSTER.rows)
-        found.append(engine.run("labels", table.graph, parts, fetch_partition, job, merge))
+        merge = partial(merge_parts, size=CLUSTER.rows)
+        found.append(engine.run("labels", table, fetch_partition, job, merge))
     labelled, unlabelled, gram, samples = merge_parts(found, CLUSTER.rows)
-    if not labelled:
-        raise ValueError(message("y", Words("rows without a label only"), "labels"))
+    if not 0 < labelled <= CLUSTER.rows:
+        remedy = "Minimise proxyprox.dask.logistic_regression or its like for more."
+        allowed = f"of 1 to {CLUSTER.rows:,} labels"
+        raise ValueError(message("y", Words(f"{labelled:,} labels"), allowed, remedy))
     sizes = np.diag(gram) if unlabelled else np.zeros(0)
     if bad := [name for name, x in zip(columns, sizes, strict=False) if not np.isfinite(x)]:
         raise ValueError(message("X", Words(f"gaps in the columns {bad}"), "finite numbers"))
@@ -93,27 +88,4 @@ def fetch_labelled(
     _, inputs, targets, own = samples[0]
     own = None if weights is None else own
     named = columns if hasattr(X, "dtypes") else None
-    return Fetched(inputs, targets, own, labelled, found[0].unlabelled, moment, named)
-
-
-def minimise_everywhere(
-    X: Any, y: Any, weights: Any, mark: Any, family: Family, intercept: bool,
-    strengths: tuple[float, float],
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return the minimiser of the labelled rows' loss with penalties, and without."""
-    classes = getattr(family, "classes", None)
-    if mark is not None and classes is not None:
-        labelled = y != mark
-        weights = labelled.astype(float) if weights is None else weights * labelled
-        where = y.where if hasattr(y, "divisions") else partial(dask.array.where, labelled, y)
-        y = where(labelled, classes[0]) if hasattr(y, "divisions") else where(classes[0])
-    found = []
-    for l2, l1 in dict.fromkeys((strengths, (0.0, 0.0))):
-        target = PartitionedGLM(
-            X, y, type(family), classes=classes, l2=l2, intercept=intercept, sample_weight=weights
-        )
-        proxy = target.sample_rows(min(20_000, CLUSTER.rows))
-        free = np.arange(target.dim) >= target.dim - intercept * family.outputs
-        penalty = L1(np.where(free, 0.0, l1)) if l1 else None
-        found.append(minimize(Problem(target, proxy, penalty), steps=100).w)
-    return found[0], found[-1]
+    return Fetched(inputs, targets, own, found[0].unlabelled, moment, named)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import dask.array
 import numpy as np
 import scipy.sparse
-from pyarrow import fs, parquet
+from pyarrow import dataset
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import BLOCK
@@ -102,8 +102,9 @@ def as_frame(X: Any) -> Any:
 
 def _columns(X: Any) -> Any:
     """Return names and types of a DataFrame's or an Arrow table's columns; None of an array."""
-    if hasattr(X, "schema"):
-        return [(field.name, str(field.type).removeprefix("large_")) for field in X.schema]
+    schema = X if hasattr(X, "pandas_metadata") else getattr(X, "schema", None)
+    if schema is not None:
+        return [(field.name, str(field.type).removeprefix("large_")) for field in schema]
     kinds = getattr(X, "dtypes", None)
     return None if kinds is None else [(str(name), str(kind)) for name, kind in kinds.items()]
 
@@ -144,10 +145,9 @@ def require_numbers(argument: str, columns: list[tuple[str, str]], transformer: 
 def as_table(X: Any, y: Any, weights: Any, transformer: Any) -> Table:
     """Return Dask collections as a table; what `read_parquet` returned as it is."""
     if isinstance(X, Table):
-        for argument, given in (("y", y), ("sample_weight", weights), ("transformer", transformer)):
-            if given is not None:
-                remedy = "Tell read_parquet."
-                raise TypeError(message(argument, given, "left out with a Parquet table", remedy))
+        given = {"y": y, "sample_weight": weights, "transformer": transformer}
+        for argument in [name for name, value in given.items() if value is not None]:
+            raise TypeError(message(argument, given[argument], "left out: read_parquet takes it"))
         return X
     if not hasattr(X, "__dask_graph__"):
         allowed = "a Dask array, a Dask DataFrame or what read_parquet returns"
@@ -190,10 +190,7 @@ def _matching(argument: str, part: Any, X: Any, rows: int | None) -> list[Any]:
     other_rows = rows is not None and not math.isnan(length) and length != rows
     if other_rows or len(pieces) != count or known[1:] not in ([], known[:1]):
         got = Words(f"{len(pieces)} partitions, {length} rows")
-        remedy = (
-            "Take both from one DataFrame, or repartition them alike; chunk sizes of arrays that "
-            "are unknown are found by compute_chunk_sizes()."
-        )
+        remedy = "Take both from one DataFrame, or repartition them alike."
         allowed = f"divided as X is, into {count} partitions, {rows or 'unknown'} rows"
         raise ValueError(message(argument, got, allowed, remedy))
     return pieces
@@ -238,72 +235,53 @@ def read_parquet(
     0.693147
     >>> folder.cleanup()
     """
-    text = os.fspath(path)
-    files, root = fs.FileSystem.from_uri(text if "://" in text else os.path.abspath(text))
-    found, paths = files.get_file_info(root), [root]
-    if found.type == fs.FileType.Directory:
-        inside = files.get_file_info(fs.FileSelector(root, recursive=True))
-        paths = sorted(i.path for i in inside if i.is_file and i.base_name[0] not in "_.")
-    if found.type == fs.FileType.NotFound or not paths:
-        raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
-    footers = [_read_footer(files, each) for each in paths]
+    # A file or a folder; names that begin with "_" or "." are skipped.
+    try:
+        data = dataset.dataset(os.fspath(path), format="parquet")
+        files = [(each, each.count_rows()) for each in data.get_fragments()]
+    except (OSError, ValueError) as error:
+        allowed = f"a Parquet file or a folder of such files ({error})"
+        raise ValueError(message("path", path, allowed)) from error
     # Files without rows may have other types: who wrote them could not know.
-    full = [(p, f) for p, f in zip(paths, footers, strict=True) if f.num_rows] or [
-        (paths[0], footers[0])
-    ]
-    paths, footers = [list(each) for each in zip(*full, strict=True)]
-    schemas = [dict(_columns(f.schema.to_arrow_schema().empty_table())) for f in footers]
-    special = [name for name in (label, weight) if name is not None]
-    known = f"a column of the table: {list_names(list(schemas[0]))}"
-    chosen = [name for name in dict.fromkeys(chain(*schemas)) if name not in special]
+    files = [(each, rows) for each, rows in files if rows] or files[:1]
+    if not files:
+        raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
+    schemas = {each.path: dict(_columns(each.physical_schema)) for each, _ in files}
+    special, known = (
+        [name for name in (label, weight) if name is not None],
+        [*chain(*schemas.values())],
+    )
+    chosen = [name for name in dict.fromkeys(known) if name not in special]
     if columns is not None:
         chosen = check.as_list("columns", columns, "a list of column names")
-    for argument, name in [("label or weight", n) for n in special] + [
-        ("columns", n) for n in chosen
-    ]:
-        if not any(name in schema for schema in schemas):
-            raise ValueError(message(argument, name, known))
-    _require_alike([os.path.basename(each) for each in paths], schemas, [*chosen, *special])
-    kinds = [(name, schemas[0][name]) for name in chosen]
-    require_numbers("weight", [(n, schemas[0][n]) for n in special if n == weight], None)
-    require_numbers("columns", kinds, transformer)
-    groups = [(p, g) for p, f in zip(paths, footers, strict=True) for g in range(f.num_row_groups)]
-    parts = [partial(_read_group, files, p, g, chosen, label, weight) for p, g in groups]
-    names = [f"{os.path.basename(path)}:{group}" for path, group in groups]
-    return Table(parts, {}, names, kinds, sum(each.num_rows for each in footers), transformer)
-
-
-def _read_footer(files: Any, path: str) -> Any:
-    """Return a file's metadata."""
-    try:
-        return parquet.read_metadata(path, filesystem=files)
-    except (OSError, ValueError) as error:
-        name, remedy = Words(os.path.basename(path)), "Take it out of the folder."
-        raise ValueError(message("path", name, f"Parquet ({error})", remedy)) from error
-
-
-def _require_alike(names: list[str], schemas: list[dict[str, str]], used: list[str]) -> None:
-    """Refuse files that lack a column or have it in another type; all are named."""
-    usual = {c: next(schema[c] for schema in schemas if c in schema) for c in used}
+    for argument, names in (("label or weight", special), ("columns", chosen)):
+        if unknown := [name for name in names if name not in known]:
+            allowed = f"a column of the table: {list_names(list(dict.fromkeys(known)))}"
+            raise ValueError(message(argument, unknown[0], allowed))
+    usual = {c: next(s[c] for s in schemas.values() if c in s) for c in (*chosen, *special)}
     odd = [
-        f"{column!r} is {schema.get(column, 'absent')} in {name}, not {usual[column]}"
-        for name, schema in zip(names, schemas, strict=True)
-        for column in used
-        if schema.get(column) != usual[column]
+        f"{column!r} is {schema.get(column, 'absent')} in {os.path.basename(name)}, not {kind}"
+        for name, schema in schemas.items()
+        for column, kind in usual.items()
+        if schema.get(column) != kind
     ]
     if odd:
         remedy = "Write those files again, or choose columns= that all of them have."
         raise ValueError(f"path must hold files of the same columns: {list_names(odd)}. {remedy}")
+    require_numbers("weight", [(n, usual[n]) for n in special if n == weight], None)
+    kinds = [(name, usual[name]) for name in chosen]
+    require_numbers("columns", kinds, transformer)
+    groups = [group for each, _ in files for group in each.split_by_row_group()]
+    parts = [partial(_read_group, group, chosen, label, weight) for group in groups]
+    names = [f"{os.path.basename(group.path)}:{group.row_groups[0].id}" for group in groups]
+    return Table(parts, {}, names, kinds, sum(rows for _, rows in files), transformer)
 
 
-def _read_group(
-    files: Any, path: str, group: int, columns: list[str], label: str, weight: str | None
-) -> tuple[Any, ...]:
+def _read_group(group: Any, columns: list[str], label: str, weight: str | None) -> tuple[Any, ...]:
     """Return the inputs of a row group as an Arrow table, its labels and its weights."""
     wanted = [*columns, label, *([] if weight is None else [weight])]
-    with parquet.ParquetFile(path, filesystem=files) as file:
-        # The engine's tasks are the threads.
-        table = file.read_row_group(group, columns=wanted, use_threads=False)
+    # The engine's tasks are the threads.
+    table = group.to_table(columns=wanted, use_threads=False)
     y = table.column(label)
     if hasattr(y.type, "index_type"):
         y = y.cast(y.type.value_type)

@@ -11,12 +11,10 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.metrics import d2_tweedie_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
@@ -46,18 +44,11 @@ from proxyprox.private.policy import PRIVATE, Setting
 from proxyprox.private.reading import project_rows, row_norms, share_memory, standardise
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
-from proxyprox.problems.families import (
-    Family,
-    Linear,
-    Logistic,
-    Poisson,
-    Softmax,
-    check_classes,
-)
+from proxyprox.problems.families import Family, Linear, Poisson, check_classes
 from proxyprox.problems.glm import GLM, Encoded
 from proxyprox.result import Trace
 from proxyprox.sklearn import inputs
-from proxyprox.sklearn.estimators import LinearClassifier
+from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
 from proxyprox.stopping import Residual
 
 Array = Any
@@ -144,7 +135,7 @@ class Prepared(NamedTuple):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateGLM(BaseEstimator):  # type: ignore[misc]
+class PrivateGLM(LinearModel):
     """A generalised linear model of private rows with public ones as proxy; abstract."""
 
     epsilon: float
@@ -485,41 +476,23 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         self.bound_ = ready.bound
         self._centre = np.zeros(count) if ready.centre is None else ready.centre
         self._spread = np.ones(count) if ready.spread is None else ready.spread
-        matrix = w.reshape(count + self.fit_intercept, -1).T
-        self.coef_ = matrix[:, :count] / ready.scale / self._spread
-        constants = matrix[:, -1] if self.fit_intercept else np.zeros(len(matrix))
+        coef, constants = self._shape(w)
+        self.coef_ = coef / ready.scale / self._spread
         self.intercept_ = constants - self.coef_ @ self._centre
 
     def _predictors(self, X: Any) -> Array:
         """Return the linear predictors of rows, shortened to the bound as those of the fit were."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         X = standardise(inputs.validate(self, X).astype(np.float64), self._centre, self._spread)
         coef = np.atleast_2d(self.coef_)
         constants = self.intercept_ + coef @ self._centre
         return np.asarray(project_rows(X, self.bound_) @ (coef * self._spread).T) + constants
 
 
-class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
+class PrivateRegressor(LinearRegressor, PrivateGLM):
     """A regression on private rows; abstract."""
 
     label_bound: float | None
-    family: ClassVar[Family]
-    deviance_power: ClassVar[int] = 0
-
-    def predict(self, X: Any) -> Array:
-        """Return the expected label of each row."""
-        return np.asarray(self.family.mean(self._predictors(X).ravel()))
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of the labels' deviance that the model explains; it costs privacy.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            Rows that are public, or whose score is not published.
-        """
-        power = self.deviance_power
-        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=power))
 
     def _family(self, y_public: Any) -> tuple[Family, float | None]:
         bound = self.label_bound
@@ -530,13 +503,9 @@ class PrivateRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
             bound = float(np.abs(self.family.encode(np.asarray(y_public))).max())
         return self.family, check.positive("label_bound", bound)
 
-    def _store(self, w: Array, ready: Prepared) -> None:
-        super()._store(w, ready)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrivateLogisticRegression(LinearClassifier, PrivateGLM):  # type: ignore[misc]
+class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
     """Logistic regression on private rows, with public rows as proxy; nothing is tuned.
 
     Parameters
@@ -603,21 +572,15 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):  # type: ignore[m
 
     classes: Any = None
 
-    @property
-    def classes_(self) -> Array:
-        """The classes, in order."""
-        return np.asarray(self._classes)
-
     def _family(self, y_public: Any) -> tuple[Family, float | None]:
         if self.classes is None and y_public is None:
             remedy = "Without public labels nothing tells them but private ones."
             raise ValueError(message("classes", None, "all classes", remedy))
-        self._classes = check_classes(self.classes, y_public, binary=False)
+        self.classes_ = np.asarray(check_classes(self.classes, y_public, binary=False))
         if y_public is not None and len(set(np.asarray(y_public).ravel().tolist())) < 2:
             remedy = "With one class there is no public fit to start from: leave y_public out."
             raise ValueError(message("y_public", Words("one class"), "of two or more", remedy))
-        two = len(self._classes) == 2
-        return (Logistic if two else Softmax)(self._classes), None
+        return self.family, None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -650,7 +613,7 @@ class PrivateRidge(PrivateRegressor):
     """
 
     label_bound: float | None = None
-    family: ClassVar[Family] = Linear()
+    family = Linear()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -683,8 +646,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
     """
 
     label_bound: float | None = None
-    family: ClassVar[Family] = Poisson()
-    deviance_power: ClassVar[int] = 1
+    family = Poisson()
 
 
 # -- public arithmetic ----------------------------------------------------------------------------

@@ -63,6 +63,8 @@ class Family(ABC):
         noise of least squares, the shape of Gamma amounts).
     edge : float
         A label that every row must not have: the estimate would lie at infinity. NaN for none.
+    deviance_power : int
+        Power of the Tweedie deviance that scores explain: 0 normal, 1 Poisson, 2 Gamma.
 
     Examples
     --------
@@ -109,6 +111,7 @@ class Family(ABC):
     quadratic: ClassVar[bool] = False
     known_dispersion: ClassVar[bool] = True
     edge: ClassVar[float] = math.nan
+    deviance_power: ClassVar[int] = 0
 
     @property
     def outputs(self) -> int:
@@ -423,6 +426,7 @@ class Poisson(LogLink, CanonicalFamily):
     labels = "zero or more for every row (Poisson counts)"
     prediction = "expected count = exp(z)"
     edge = 0.0
+    deviance_power = 1
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are zero or more."""
@@ -458,6 +462,7 @@ class Gamma(LogLink, Family):
     prediction = "expected amount = exp(z)"
     max_expected_curvature = 1.0
     known_dispersion = False
+    deviance_power = 2
 
     def valid(self, t: Array) -> Array:
         """Tell which numbers are above zero."""
@@ -492,6 +497,11 @@ class Gamma(LogLink, Family):
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Linear, Logistic, Softmax, Poisson, Gamma)
 }
+
+
+def classifier_of(classes: tuple[Any, ...]) -> Family:
+    """Return the family of some classes: logistic for two, softmax for more."""
+    return Logistic(classes) if len(classes) == 2 else Softmax(classes)
 
 
 def check_classes(classes: Any | None, y: Any | None, *, binary: bool) -> tuple[Any, ...]:
@@ -567,6 +577,11 @@ def _of_one_kind(argument: str, values: Array) -> Array:
 
 def _codes(y: Array, classes: tuple[Any, ...]) -> Array:
     y = label_array(y)
+    if len(classes) == 2 and y.dtype.kind in "biuf":
+        # Two numbers are told apart without sorting.
+        first, second = (y == each for each in classes)
+        if (first | second).all():
+            return second.astype(np.intp)
     values, places = np.unique(y, return_inverse=True)
     codes = {value: code for code, value in enumerate(classes)}
     if unknown := [value for value in values.tolist() if value not in codes]:

@@ -295,7 +295,50 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
     return scaled
 
 
-class GLM(Paired):
+class LinearLoss:
+    """Parameters, L2 term and full passes of a mean loss of linear predictors; abstract.
+
+    A subclass has a ``design`` with its ``width`` and ``intercept``, a ``family``, the strength
+    ``l2`` and a ``batch_size`` (None: all).
+    """
+
+    repeatable = True
+    design: Any
+    family: Family
+    l2: float
+    batch_size: int | None
+
+    @cached_property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return int(self.design.width) * self.family.outputs
+
+    def zeros(self) -> Vector:
+        """Return the zero vector of parameters, in the library and dtype of the data."""
+        return self.design.asarray(np.zeros(self.dim))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every gradient is of all rows; batches, however large, are drawn at random."""
+        return self.batch_size is None
+
+    def everything(self) -> Batch:
+        """Return the batch of all rows."""
+        return None
+
+    def _ridge(self, w: Vector) -> Any:
+        return self._strengths * w if self.l2 else 0.0
+
+    @cached_property
+    def _strengths(self) -> Vector:
+        """The L2 term's strength for each parameter: zero for intercepts."""
+        strengths = np.full((self.design.width, self.family.outputs), self.l2)
+        if self.design.intercept:
+            strengths[-1] = 0.0
+        return self.design.asarray(strengths.ravel())
+
+
+class GLM(LinearLoss, Paired):
     r"""Mean loss of a generalised linear model, plus ``l2/2 ‖w‖²`` without the intercept.
 
     .. math:: L(w) = \frac{1}{\sum s_i}\sum_i s_i\,\ell(x_i^\top w, t_i) + \frac{\ell_2}{2}\|w\|^2
@@ -331,7 +374,7 @@ class GLM(Paired):
     array([-0.5])
     """
 
-    repeatable = True
+    design: Design
 
     def __init__(
         self,
@@ -349,11 +392,11 @@ class GLM(Paired):
         self.family = family
         self.l2 = check.nonnegative("l2", l2)
         self.batch_size = _check_batch_size(batch_size)
-        self.dim = design.width * family.outputs
         self.sample_weight = row_weights(sample_weight, design.rows)
         self.targets: Any = None if y is None else encode_labels(family, y, design.rows)
         self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
-        self._reduce_labels()
+        if self.targets is not None and not isinstance(y, Encoded):
+            self._require_finite_sums()
         # One slot: Newton-CG asks for many products at one point.
         self._curved: tuple[Vector, Any] | None = None
         # Samples of the rows for Hessians, by their number.
@@ -368,18 +411,19 @@ class GLM(Paired):
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
         if batch is not None:
-            return self._row_gradient(w, batch, *self._take(batch))
+            part, targets = self._take(batch)
+            return self._row_gradient(w, batch, part, self._predict(w, part), targets)
         return self._full_gradient(w, self._slopes)
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) with one product less; of a batch, those of its rows."""
         if batch is not None:
             part, targets = self._take(batch)
-            losses = self._rows("loss", self._predict(w, part), targets)
-            weighted = losses if self._weights is None else self._weights[batch] * losses
-            value = float(self.design.xp.mean(weighted))
+            z = self._predict(w, part)
+            losses = self._weighed(batch, self._rows("loss", z, targets))
+            value = float(self.design.xp.mean(losses))
             value += dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
-            return value, self._row_gradient(w, batch, part, targets)
+            return value, self._row_gradient(w, batch, part, z, targets)
         total = 0.0
 
         def slopes(rows: slice, z: Any) -> Any:
@@ -397,7 +441,8 @@ class GLM(Paired):
         with np.errstate(over="ignore"):
             # Whoever asked meets what is not finite, and names it.
             targets = as_targets(self.design, self.family, codes)
-            return self._row_gradient(w, rows, self.design.take(rows), targets)
+            part = self.design.take(rows)
+            return self._row_gradient(w, rows, part, self._predict(w, part), targets)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
@@ -483,24 +528,11 @@ class GLM(Paired):
 
     # -- sampling ---------------------------------------------------------------------------
 
-    def zeros(self) -> Vector:
-        """Return the zero vector of parameters, in the library and dtype of the data."""
-        return self.design.asarray(np.zeros(self.dim))
-
     def sample(self, rng: np.random.Generator) -> Batch:
         """Draw row numbers uniformly with replacement (None: all rows)."""
         if self.batch_size is None:
             return None
         return rng.integers(self.design.rows, size=self.batch_size)
-
-    @property
-    def exact(self) -> bool:
-        """Whether every gradient is of all rows; batches, however large, are drawn at random."""
-        return self.batch_size is None
-
-    def everything(self) -> Batch:
-        """Return the batch of all rows."""
-        return None
 
     def samples(self, batch: Batch) -> int:
         """Return the number of rows (labels) of a batch."""
@@ -618,8 +650,10 @@ class GLM(Paired):
         return float(self.design.xp.sum(self._weighed(rows, losses)))
 
     def _value_of(self, w: Vector, total: float) -> float:
-        rest = -dot(self._pulled, w) if self.family.canonical else 0.0
-        total = total / self.design.rows + rest + self._constant
+        total = total / self.design.rows
+        if self.family.canonical:
+            sums, constant = self._reduced
+            total = total - dot(sums, w) + constant
         return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
 
     def _slopes(self, rows: slice, z: Any) -> Any:
@@ -631,7 +665,7 @@ class GLM(Paired):
 
     def _full_gradient(self, w: Vector, slopes: Callable[[slice, Any], Any]) -> Vector:
         pulled = self._pull_mapped(w, slopes)
-        return (pulled - self._pulled if self.family.canonical else pulled) + self._ridge(w)
+        return (pulled - self._reduced[0] if self.family.canonical else pulled) + self._ridge(w)
 
     def _weighed(self, rows: Any, terms: Any) -> Any:
         if self._weights is None:
@@ -656,8 +690,8 @@ class GLM(Paired):
             return part, None
         return part, as_targets(part, self.family, self.targets[batch])
 
-    def _row_gradient(self, w: Vector, batch: Batch, part: Design, targets: Any) -> Vector:
-        slopes = self._rows("slope", self._predict(w, part), targets)
+    def _row_gradient(self, w: Vector, batch: Batch, part: Design, z: Any, targets: Any) -> Vector:
+        slopes = self._rows("slope", z, targets)
         return self._mean(part.pull(self._weighed(batch, slopes)), part.rows) + self._ridge(w)
 
     def _curvature(self, w: Vector) -> Any:
@@ -677,39 +711,37 @@ class GLM(Paired):
         self._curved = (copy_array(w), curvature)
         return curvature
 
-    def _ridge(self, w: Vector) -> Any:
-        return self._strengths * w if self.l2 else 0.0
+    @cached_property
+    def _labels(self) -> Any:
+        """The labels, if full passes need them: not with a canonical link."""
+        canonical = self.family.canonical or self.targets is None
+        return None if canonical else self.design.asarray(self.targets)
 
     @cached_property
-    def _strengths(self) -> Vector:
-        """The L2 term's strength for each parameter: zero for intercepts."""
-        strengths = np.full((self.design.width, self.family.outputs), self.l2)
-        if self.design.intercept:
-            strengths[-1] = 0.0
-        return self.design.asarray(strengths.ravel())
-
-    def _reduce_labels(self) -> None:
-        """Reduce the labels to what full passes need: ``Xᵀ(s·t)/n`` and a number, if they do."""
+    def _reduced(self) -> tuple[Any, float]:
+        """What full passes need of labels with a canonical link: ``Xᵀ(s·t)/n`` and a number."""
         family, design, targets = self.family, self.design, self.targets
-        self._constant, self._labels, seen = 0.0, None, np.zeros(0)
+        assert isinstance(family, CanonicalFamily)
+        # Class by class: a dense one-hot matrix could outweigh the data.
+        classes: Any = [targets]
+        if targets is None:
+            classes = [np.broadcast_to(family.neutral, (design.rows,))]
+        elif family.outputs > 1:
+            classes = (targets == c for c in range(family.outputs))
+        shares = (design.asarray(self.sample_weight * each) for each in classes)
+        pulled = np.stack([to_numpy(design.pull(share)) for share in shares], axis=1)
+        flat = np.broadcast_to(pulled, (design.width, family.outputs)).ravel()
+        constant = 0.0
+        if targets is not None:
+            constant = float(np.mean(self.sample_weight * family.constant(np.array(targets))))
+        return design.asarray(flat / design.rows), constant
+
+    def _require_finite_sums(self) -> None:
+        """Refuse labels that are too large to be summed."""
         with np.errstate(over="ignore", invalid="ignore"):
-            if isinstance(family, CanonicalFamily):
-                neutral = np.broadcast_to(family.neutral, (design.rows,))
-                # Class by class: a dense one-hot matrix could outweigh the data.
-                classes: Any = [neutral if targets is None else targets]
-                if family.outputs > 1 and targets is not None:
-                    classes = (targets == c for c in range(family.outputs))
-                shares = (design.asarray(self.sample_weight * each) for each in classes)
-                pulled = np.stack([to_numpy(design.pull(share)) for share in shares], axis=1)
-                flat = np.broadcast_to(pulled, (design.width, family.outputs)).ravel()
-                self._pulled = seen = design.asarray(flat / design.rows)
-                if targets is not None:
-                    constants = family.constant(np.array(targets))
-                    self._constant = float(np.mean(self.sample_weight * constants))
-            elif targets is not None:
-                self._labels = seen = design.asarray(targets)
-        if not (np.isfinite(to_numpy(seen)).all() and math.isfinite(self._constant)):
-            got = Words(f"labels up to {np.abs(targets).max():.3g} in size")
+            sums, constant = self._reduced if self.family.canonical else (self._labels, 0.0)
+        if not (np.isfinite(to_numpy(sums)).all() and math.isfinite(constant)):
+            got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
             allowed = "of a size for which the sums of y² and of y times X are finite"
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import scipy.special
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import d2_tweedie_score
+from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import Words, message
 from proxyprox.intervals import Interval
-from proxyprox.problems.families import Family, Gamma, Linear, Logistic, Poisson, Softmax
+from proxyprox.problems.families import Gamma, Linear, Poisson
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn import fitting, inference, inputs
+from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
 from proxyprox.sklearn.policy import INFERENCE
 
 Array = Any
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
+class ProxyGLM(LinearModel, ABC):
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
     alpha: Any = "auto"
@@ -35,22 +33,11 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
     max_steps: int = 200
     power: float | str = "tuned"
     cv: Any = None
-    average: bool = True
     fit_intercept: bool = True
-    warm_start: bool = False
     random_state: Any = 0
 
-    family: ClassVar[Family]
-    deviance_power: ClassVar[int] = 0
     # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
     cluster: ClassVar[Any] = None
-
-    def __sklearn_tags__(self) -> Any:
-        """Say that sparse inputs are welcome, and whether labels may be negative."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.positive_only = self.deviance_power > 0
-        return tags
 
     # -- fitting ----------------------------------------------------------------------------
 
@@ -63,7 +50,7 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         ----------
         X : array, sparse matrix or Dask collection of shape (n, p)
             Inputs. Of a Dask array or DataFrame the labelled rows are fetched, and of the others
-            their second moment; labelled rows that are too many to fetch are fitted where they are.
+            their second moment.
         y : array of shape (n,)
             Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
@@ -90,9 +77,9 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self._rows: Any = None
         self._others: Any = None
         self._set_classes(*data[1:])
-        return self._learn(data, sample_weight, X_proxy, y_proxy, warm=self.warm_start)
+        return self._learn(data, sample_weight, X_proxy, y_proxy)
 
-    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, *, warm: bool) -> Self:
+    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
         """Add rows to those kept, and fit them all."""
         settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
         rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
@@ -110,7 +97,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
-        rows = rows.weigh_classes(self._class_weight(), getattr(self, "classes_", None))
         teacher = None
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
@@ -119,20 +105,16 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
                 warnings.warn(
                     "X_proxy and y_proxy agree with X and y more closely than independent rows do "
                     f"(a chance below {INFERENCE.too_alike:.0%}): they seem to be made from them, "
-                    "such as by a generator fitted to them. Labels cannot judge what was made from "
-                    "them, so they are fitted alone. To use such rows, fit the generator to one "
-                    "half of the labelled rows and pass the other half as X and y.",
+                    "so the labels are fitted alone. Fit a generator to one half of the labelled "
+                    "rows and pass the other half as X and y.",
                     stacklevel=3,
                 )
                 teacher = None
-        size = (X.shape[1] + intercept) * family.outputs
-        start: Any = getattr(self, "_w", None) if warm else None
-        start = start if np.shape(start) == (size,) else None
-        found = fitting.learn(settings, family, rows, moment, teacher, start)
+        found = fitting.learn(settings, family, rows, moment, teacher)
         self._w, trial, choice, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
-        (way, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
-        self._choice, self.taught_ = tuple(vars(choice).values()), way != "labels alone"
+        (_, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        self._choice = tuple(vars(choice).values())
         self.power_ = estimate.power if power is None else power
         self.inference_note_, self.excess_ = estimate.note, estimate.excess
         if estimate.loose or estimate.dependent:
@@ -144,47 +126,26 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
-        """Fit rows that were fetched, and where these are not all, all of them on the cluster."""
+        """Fit the labelled rows of collections, which are fetched, and the others' moment."""
         if self.cluster is None:
             got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
             raise TypeError(message("X", got, "an array in memory", remedy))
-        for name, value in {"y_proxy": y_proxy, "class_weight": self._class_weight()}.items():
-            if value is not None:
-                raise TypeError(message(name, value, "left out where X is a Dask collection"))
+        if y_proxy is not None:
+            raise TypeError(message("y_proxy", y_proxy, "left out if X is a Dask collection"))
         # Gaps among the numbers of a cluster are more often mistakes.
         regressor = isinstance(self, RegressorMixin)
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
-        settings = inputs.settings_of(self)
-        intercept = settings.fit_intercept
+        intercept = inputs.settings_of(self).fit_intercept
         rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
         X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
-        # As many unlabelled rows to a labelled one as there are, up to two.
-        share = min(rows.unlabelled / rows.labelled, 2.0)
-        marks = np.full(round(share * len(y_known)), -1 if mark is None else mark)
+        marks = np.full(rows.unlabelled, -1 if mark is None else mark)
         all_y = np.append(y_known, marks)
         self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
         self._rows = None
         self._others = None if rows.moment is None else tuple(fitting.factorise(*rows.moment))
-        self._learn((X_known, y_known, labelled), rows.weights, None, None, warm=self.warm_start)
-        if rows.labelled > len(y_known):
-            less = len(y_known) / rows.labelled
-            if settings.alpha is None or len(settings.alpha) > 1:
-                # The best penalty of a mean loss falls with the number of rows.
-                self.alpha_ *= less
-            strengths = self.alpha_ * (1 - self.l1_ratio), self.alpha_ * self.l1_ratio
-            self._w, free = self.cluster.minimise_everywhere(
-                X, y, weights, mark, self.family, intercept, strengths
-            )
-            self.coef_, self.intercept_ = self._shape(self._w)
-            free = inference.centre_classes(free, self.family.outputs)
-            self.coef_debiased_, self.intercept_debiased_ = self._shape(free)
-            self.coef_std_, self.intercept_std_ = (
-                std * less**0.5 for std in (self.coef_std_, self.intercept_std_)
-            )
-            self._rectifier, self.n_labels_ = self._rectifier * [0.0, less**0.5], rows.labelled
-        return self
+        return self._learn((X_known, y_known, labelled), rows.weights, None, None)
 
     # -- what differs between estimators ------------------------------------------------------
 
@@ -194,17 +155,6 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
         """Note the classes of the labels; refuse or warn of what may have been meant otherwise."""
-
-    def _class_weight(self) -> Any:
-        """Return the weights of a classifier's classes; None for none."""
-        return getattr(self, "class_weight", None)
-
-    def _shape(self, w: Array) -> tuple[Array, Any]:
-        """Return coefficients and intercepts as scikit-learn's classifiers shape them."""
-        matrix = w.reshape(-1, self.family.outputs).T
-        if self.fit_intercept:
-            return matrix[:, :-1].copy(), matrix[:, -1].copy()
-        return matrix.copy(), np.zeros(len(matrix))
 
     # -- after fitting ----------------------------------------------------------------------
 
@@ -277,60 +227,15 @@ class ProxyGLM(BaseEstimator, ABC):  # type: ignore[misc]
         ends = np.clip([centre, centre - reach, centre + reach], *limits)
         return Interval(*(ends[:, 0].tolist() if one else ends))
 
-    def _predictors(self, X: Any) -> Array:
-        check_is_fitted(self)
-        X = inputs.validate(self, X)
-        scores: Array = np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
-        return scores
 
-
-class LinearClassifier(ClassifierMixin):  # type: ignore[misc]
-    """Predictions of classes from linear predictors; abstract.
-
-    ``_predictors(X)`` returns one column for two classes, and one for each class otherwise.
-    """
-
-    classes_: Array
-    _predictors: Callable[[Any], Array]
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the linear predictors: of the second class for two, of every class otherwise."""
-        scores = self._predictors(X)
-        return scores.ravel() if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> Array:
-        """Return the probability of each class, in the order of ``classes_``."""
-        return np.asarray(scipy.special.softmax(self._class_scores(X), axis=1))
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Return the logarithm of each class's probability."""
-        return np.asarray(scipy.special.log_softmax(self._class_scores(X), axis=1))
-
-    def predict(self, X: Any) -> Array:
-        """Return the likeliest class of each row."""
-        codes = self._class_scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[codes])
-
-    def _class_scores(self, X: Any) -> Array:
-        scores = self._predictors(X)
-        return np.hstack([-scores, scores]) / 2 if scores.shape[1] == 1 else scores
-
-
-class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
+class ProxyRegressor(LinearRegressor, ProxyGLM):
     """A regression on labelled rows with all inputs as proxy; abstract.
 
-    A subclass names its ``family`` and, for labels that are not negative, ``deviance_power``.
-
-    Attributes
-    ----------
-    family : Family
-        What a label is, and what a prediction of it costs.
-    deviance_power : int
-        Power of the Tweedie deviance that ``score`` explains: 0 normal, 1 Poisson, 2 Gamma.
+    A subclass names its ``family``: what a label is, and what a prediction of it costs.
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
-        """Add labelled rows (and inputs without labels) and resume from the last fit.
+        """Add labelled rows (and inputs without labels) to those of the last fit.
 
         The labelled rows of that fit, too, are kept, and of the others their second moment; its
         teacher is not: pass all rows to ``fit`` with ``y_proxy`` for that.
@@ -345,11 +250,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         self
         """
         data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
-        return self._learn(data, sample_weight, X_proxy, None, warm=True)
-
-    def predict(self, X: Any) -> Array:
-        """Return the expected label of each row."""
-        return np.asarray(self.family.mean(self._predictors(X).ravel()))
+        return self._learn(data, sample_weight, X_proxy, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
@@ -365,12 +266,7 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
             sample_weight = inputs.check_weights(sample_weight, checked)
         if not labelled.all():
             X, y, sample_weight = inputs.labelled_part(X, given, sample_weight, np.nan)
-        if not self.deviance_power:
-            return float(super().score(X, y, sample_weight))
-        if (y == y[0]).all():
-            raise ValueError(message("y", y[0], "labels that differ: D² compares with their mean"))
-        predicted, power = self.predict(X), self.deviance_power
-        return float(d2_tweedie_score(y, predicted, sample_weight=sample_weight, power=power))
+        return super().score(X, y, sample_weight)
 
     def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
         y, labelled = inputs.read_labels(y, np.nan)
@@ -384,13 +280,9 @@ class ProxyRegressor(RegressorMixin, ProxyGLM):  # type: ignore[misc]
         if not labelled.any():
             raise ValueError("y must hold labels, got NaN in every row. Label some rows.")
 
-    def _shape(self, w: Array) -> tuple[Array, float]:
-        coef, intercept = super()._shape(w)
-        return coef[0], float(intercept[0])
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
+class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     r"""Logistic regression that learns the geometry of the inputs from rows without labels.
 
     Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
@@ -416,13 +308,8 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
         else five folds.
-    average : bool
-        Average all points of the paths by their held-out likelihood instead of taking the one
-        with the least held-out loss; an L1 penalty always takes the one, to stay sparse.
     fit_intercept : bool
         Whether a constant is fitted; it is never penalised.
-    warm_start : bool
-        Begin at the last fit instead of at the constant model.
     random_state : int, RandomState or None
         Randomness of the default split.
     unlabelled : int, str, None or "auto"
@@ -430,9 +317,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
         in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
         looks like a class: then it is an error, or where most rows are −1 a warning, to leave
         this open.
-    class_weight : dict, "balanced" or None
-        Weights of the classes, by which those of the rows are multiplied; "balanced" makes all
-        classes count the same. :meth:`mean_prediction` still estimates the population's mean.
 
     Attributes
     ----------
@@ -441,10 +325,10 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
     choice_ : Choice
         Which way was preferred of labels alone, teacher alone, fine-tuned, mixed and corrected,
         with the weight θ of the labels' loss; printed, it says by how much and what that means.
-    n_steps_, alpha_, power_, taught_ : int, float, float, bool
+    n_steps_, alpha_, power_ : int, float, float
         What was chosen: steps (−1 for "converged"; of a mixture, the place of θ in its grid), the
         strength of the penalty, λ of a corrected fit (zero, too, if ``inference_note_`` says that
-        there are no standard errors to tune it by), and whether ``choice_`` names the teacher.
+        there are no standard errors to tune it by).
     cv_curve_ : array
         Mean held-out log-loss after 0, 1, 2, … steps.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
@@ -472,18 +356,11 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
     """
 
     unlabelled: Any = "auto"
-    class_weight: Any = None
-
-    @property
-    def family(self) -> Family:  # type: ignore[misc, override]
-        """The family of the classes of the last fit."""
-        classes = tuple(self.classes_.tolist())
-        return Logistic(classes) if len(classes) == 2 else Softmax(classes)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None
     ) -> Self:
-        """Add rows, labelled or not, to those seen so far and resume from the last fit.
+        """Add rows, labelled or not, to those seen so far, and fit them all.
 
         The labelled rows are kept, those of ``fit`` too, and of the others their second moment. A
         teacher is not: pass all rows to :meth:`fit` with ``y_proxy`` for that. What is kept is
@@ -516,7 +393,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):  # type: ignore[misc]
         if labelled.any():
             # What is no class of the first call must not be kept.
             self.family.encode(y[labelled])
-        return self._learn((X, y, labelled), sample_weight, X_proxy, None, warm=True)
+        return self._learn((X, y, labelled), sample_weight, X_proxy, None)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
@@ -590,7 +467,6 @@ class ProxyPoissonRegressor(ProxyRegressor):
     """
 
     family = Poisson()
-    deviance_power = 1
 
     def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
         """Return the mean count over a population, with its interval.
@@ -642,7 +518,6 @@ class ProxyGammaRegressor(ProxyRegressor):
     """
 
     family = Gamma()
-    deviance_power = 2
 
 
 class ProxyRidge(ProxyRegressor):

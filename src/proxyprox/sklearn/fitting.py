@@ -411,7 +411,7 @@ def choice_of(trials: Sequence[Trial]) -> inference.Choice:
 
 
 def learn(
-    settings: Any, family: Family, rows: Labelled, others: Moment | None, teacher: Any, start: Any
+    settings: Any, family: Family, rows: Labelled, others: Moment | None, teacher: Any
 ) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate]:
     """Return parameters, trial and choice, the rectifier of means, the unregularised estimate.
 
@@ -419,18 +419,18 @@ def learn(
     """
     C, design = family.outputs, Design(rows.X, intercept=settings.fit_intercept, checked=True)
     moment = proxy_moment(design, rows.weights, others)
-    known = [start] if teacher is None else [start, teacher.student, teacher.slope]
+    known = [] if teacher is None else [teacher.student, teacher.slope]
     space = None
     if settings.l1_ratio == 0 and settings.n_steps != "converged":
-        space = _subspace(rows.X, moment, [w.reshape(-1, C) for w in known if w is not None])
+        space = _subspace(rows.X, moment, [w.reshape(-1, C) for w in known])
     if space is None:
-        return Fit(settings, family, rows, moment, teacher, start).learn()
-    start, *taught = [None if w is None else space.reduce(w.reshape(-1, C)).ravel() for w in known]
+        return Fit(settings, family, rows, moment, teacher).learn()
     if teacher is not None:
-        teacher = replace(teacher, student=taught[0], slope=taught[1])
+        student, slope = (space.reduce(w.reshape(-1, C)).ravel() for w in known)
+        teacher = replace(teacher, student=student, slope=slope)
     inner = moment._replace(vectors=space.reduce(moment.vectors))
     small = replace(rows, X=space.reduce(rows.X.T).T)
-    w, trial, choice, rectifier, _ = Fit(settings, family, small, inner, teacher, start).learn()
+    w, trial, choice, rectifier, _ = Fit(settings, family, small, inner, teacher).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
     why = inference.too_many_parameters(design.rows, design.width, family)
     w = space.expand(w.reshape(-1, C)).ravel()
@@ -500,13 +500,12 @@ def _subspace(X: Any, moment: Moment, known: Sequence[Array]) -> Subspace | None
 
 
 class Fit:
-    """A fit of labelled rows, given the moment of all inputs and perhaps a teacher or a start."""
+    """A fit of labelled rows, given the moment of all inputs and perhaps a teacher."""
 
     def __init__(
-        self, settings: Any, family: Family, rows: Labelled, moment: Any, teacher: Any, start: Any
+        self, settings: Any, family: Family, rows: Labelled, moment: Any, teacher: Any
     ) -> None:
-        self.settings, self.rows, self.moment = settings, rows, moment
-        self.teacher, self.start = teacher, start
+        self.settings, self.rows, self.moment, self.teacher = settings, rows, moment, teacher
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
         self.plain = self._loss(family, 0.0)
         # Whether a product with the labelled rows is small.
@@ -545,10 +544,8 @@ class Fit:
         """Return the path of a candidate on some of the labelled rows, or on all."""
         loss = self.losses[candidate.alpha].rows(rows)
         proxy = label_free(loss, self.moment, self.rows.weights[rows])
-        w0 = proxy.w0 if self.start is None else self.start
+        w0 = proxy.w0 if candidate.way == "labels alone" else self.teacher.student
         objective: Any = loss
-        if candidate.way != "labels alone":
-            w0 = self.teacher.student
         if candidate.way == "mixed":
             return MixedPath(loss, self.imitation, w0)
         if candidate.power != 0.0:
@@ -574,7 +571,7 @@ class Fit:
                 w, trial = self._average(shares), trials[0]
         estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power, self.moment)
         residuals = inference.targets_of(plain) - trial.held_out
-        rectifier = inference.rectifier_of(residuals, self.rows.given, plain.family.classifier)
+        rectifier = inference.rectifier_of(residuals, self.rows.weights, plain.family.classifier)
         return w, trial, choice_of(trials), rectifier, estimate
 
     def _minimise(self) -> tuple[Array, Trial]:
@@ -648,7 +645,7 @@ class Fit:
             ]
         trials = [best, *(trial for trial in trials if trial is not best)]
         # An average of sparse points would not be sparse.
-        if steps != "cv" or not self.settings.average or self.settings.l1_ratio > 0:
+        if steps != "cv" or self.settings.l1_ratio > 0:
             return trials, {best.candidate: np.eye(best.steps + 1)[-1]}
         unit = self.rows.weights.sum()
         if not self.plain.family.known_dispersion:

@@ -6,13 +6,11 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse
 import scipy.stats
 
 from proxyprox import GLM
@@ -209,14 +207,6 @@ def best_student(
     return student, strength
 
 
-def holds_rows(among: Any, X: Any) -> bool:
-    """Tell whether every row of X is among others; False for sparse rows."""
-    if scipy.sparse.issparse(X) or scipy.sparse.issparse(among) or among.shape[0] < X.shape[0]:
-        return False
-    known = {row.tobytes() for row in np.asarray(among, dtype=np.float64)}
-    return all(row.tobytes() in known for row in np.asarray(X, dtype=np.float64))
-
-
 def teacher_of(
     family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
 ) -> Teacher:
@@ -233,14 +223,6 @@ def teacher_of(
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
     alone = len(given) == N and N > 0 and labelled.all()
     answers = encode_answers(family, given, N if alone else n + N)
-    if alone and holds_rows(X_proxy, X):
-        warnings.warn(
-            "X_proxy holds all rows of X, so answers on them count as those on other rows. If "
-            "y_proxy is a teacher's, take them out of X_proxy and pass the answers on X first: "
-            "y_proxy then has len(X) + len(X_proxy) entries, and the teacher can be compared with "
-            "the labels.",
-            stacklevel=4,
-        )
     if X_proxy is None:
         # By weights: a copy of the unlabelled rows would double the memory.
         where, there = X, answers
@@ -514,8 +496,6 @@ def _places(which: Array) -> list[int]:
 
 def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     """Return mean and standard error of the residuals (labels less predictions), one column each.
-
-    The weights are those of the rows in the population, without those of the classes.
 
     A classifier that has every label right leaves residuals that hardly vary, though it errs on
     rows like them: few labels do not show errors that are rare. The spread is therefore never

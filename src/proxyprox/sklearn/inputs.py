@@ -6,7 +6,7 @@ import math
 import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.base import is_regressor
 from sklearn.metrics import get_scorer
-from sklearn.utils import _safe_indexing, compute_class_weight
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util import validation as check
@@ -76,9 +76,7 @@ CHECKS: dict[str, Check] = {
     ),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
-    "average": check.flag,
     "fit_intercept": check.flag,
-    "warm_start": check.flag,
 }
 
 
@@ -254,34 +252,13 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too.
-
-    ``weights`` are what counts in the fit, ``given`` the user's, without those of the classes.
-    """
+    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too."""
 
     X: Any
     y: Array
     weights: Array
     all_y: Array
     kept: Array
-    given: Array
-
-    def weigh_classes(self, class_weight: Any, classes: Array) -> Labelled:
-        """Return the rows with the weights of their classes, as scikit-learn defines them."""
-        if class_weight is None:
-            return self
-        allowed = '"balanced", a dict of classes and positive weights, or None'
-        known = isinstance(class_weight, Mapping) or class_weight == "balanced"
-        if not known:
-            raise ValueError(message("class_weight", class_weight, allowed))
-        try:
-            factors = compute_class_weight(class_weight, classes=classes, y=self.y)
-        except (ValueError, TypeError) as error:
-            raise ValueError(message("class_weight", class_weight, allowed, str(error))) from error
-        if not (np.isfinite(factors).all() and (factors > 0).all()):
-            raise ValueError(message("class_weight", class_weight, allowed))
-        places = np.searchsorted(classes, self.y)
-        return replace(self, weights=self.given * factors[places])
 
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
@@ -325,12 +302,12 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
     if known is None:
-        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled], weights[keep])
+        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
         return own if keep.any() else None
     y = np.concatenate([known[1], y[keep]])
     weights = np.concatenate([known[2], weights[keep]])
     every = np.ones(len(y), dtype=bool)
-    return Labelled(stack_rows(known[0], part), y, weights, y, every, weights)
+    return Labelled(stack_rows(known[0], part), y, weights, y, every)
 
 
 def stack_rows(*blocks: Any) -> Any:
