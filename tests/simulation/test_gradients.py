@@ -96,66 +96,49 @@ def test_the_proxy_is_deterministic_and_its_minimum_has_no_slope(world):
     assert np.linalg.norm(again.gradient(w)) < 1e-3 * np.linalg.norm(again.gradient(0 * w))
 
 
-def test_the_trajectory_adjoint_is_exact_where_the_simulator_is_right():
-    world = World(force=1.0, drag=0.1, noise=0.0)
-    target, w = world.target(), np.array([-0.6, -0.5, 0.1])
-    batch = target.sample(np.random.default_rng(0))
-
-    def value(v):
-        return target.value_and_gradient(v, batch)[0]
-
-    np.testing.assert_allclose(target.gradient(w, batch), slow_gradient(value, w), rtol=1e-5)
-    assert target.biased
-
-
 def test_the_trajectory_adjoint_has_the_bias_that_it_says(world):
     target, w = world.target(), np.array([-0.6, -0.5, 0.1])
     batch = target.sample(np.random.default_rng(0))
     exact = slow_gradient(lambda v: target.value_and_gradient(v, batch)[0], w)
     biased = target.gradient(w, batch)
     assert np.linalg.norm(biased - exact) > 0.02 * np.linalg.norm(exact)
+    assert target.biased
     # The robot's own Jacobians take the bias away.
     system = SimulatorProxy(world.task, cart(0.7, 0.4), resets)
     right = target.with_estimator(TrajectoryAdjoint(system)).gradient(w, batch)
     np.testing.assert_allclose(right, exact, rtol=1e-4)
 
 
-def mean_and_error(target, w, count):
-    rng = np.random.default_rng(3)
-    found = np.array([target.gradient(w, target.sample(rng)) for _ in range(count)])
-    return found.mean(axis=0), found.std(axis=0) / np.sqrt(count)
-
-
-def test_antithetic_gradients_are_unbiased_for_a_quadratic():
-    # One step: the cost is quadratic in w, so smoothing does not change its gradient.
+@pytest.mark.parametrize("orthogonal", [True, False])
+def test_antithetic_gradients_are_those_along_their_directions(orthogonal):
+    # One step: the cost is quadratic in w, so that differences along directions are exact.
     task = Task(LinearPolicy(lambda x, t: x, 2, 1), 1, lambda x, u, t: (u[:, 0] - 1) ** 2)
     robot = SimulatedRobot(FunctionSystem(lambda x, u: x, 2, 1), np.array([[1.0, 2.0]]))
-    w = np.array([0.3, -0.2])
+    w, batch = np.array([0.3, -0.2]), np.arange(6)
+    target = RolloutObjective(task, robot, Antithetic(3, 0.5, orthogonal))
+    ends = np.array([one.w for one in target.requests(w, batch)])
+    directions = (ends[::2] - w) / 0.5
+    np.testing.assert_allclose(ends[1::2], w - 0.5 * directions)
     exact = 2 * (w @ [1.0, 2.0] - 1) * np.array([1.0, 2.0])
-    for orthogonal in (True, False):
-        target = RolloutObjective(task, robot, Antithetic(3, 0.5, orthogonal))
-        mean, error = mean_and_error(target, w, 60)
-        assert (np.abs(mean - exact) < 4 * error).all()
-        assert not target.biased
+    found = target.gradient(w, batch)
+    np.testing.assert_allclose(found, (directions @ exact) @ directions / 3)
+    assert (abs(directions[0] @ directions[1]) < 1e-12) == orthogonal
+    assert not target.biased
 
 
-def test_score_functions_are_unbiased_for_the_noisy_policy():
-    world = World(horizon=4, noise=0.0)
-    std, w = 0.5, np.array([-0.6, -0.5, 0.1])
-    world.robot = world.robot.robot
-    target = world.target(ScoreFunction(rollouts=100, std=std))
-    mean, error = mean_and_error(target, w, 8)
-    # With the noise of the actions given, the cost is differentiable.
-    rng = np.random.default_rng(9)
-    seeds = rng.integers(1 << 62, size=1000)
-    fixed = world.target(ScoreFunction(rollouts=1000, std=std))
-
-    def value(v):
-        answers = world.robot.batch(fixed.requests(v, seeds))
-        return fixed.gradient_from(v, seeds, answers)[0]
-
-    exact = slow_gradient(value, w)
-    assert (np.abs(mean - exact) < 4 * error + 0.02 * np.abs(exact).max()).all()
+def test_score_functions_weigh_noise_by_the_costs_that_follow():
+    world, std, w = World(horizon=2, noise=0.0), 0.5, np.array([-0.6, -0.5, 0.1])
+    target, batch = world.target(ScoreFunction(rollouts=3, std=std)), np.arange(3)
+    requests, answers = target.requests(w, batch), target.collect(w, batch)
+    expected = np.zeros(3)
+    for t in range(2):
+        ahead = np.array([world.task.padded_costs(one)[t:].sum() for one in answers])
+        for i, (request, one) in enumerate(zip(requests, answers, strict=True)):
+            noise = one.actions[t] - world.task.policy.act(w[None], one.states[t : t + 1], [t])[0]
+            np.testing.assert_allclose(noise, request.exploration[t])
+            weight = ahead[i] - np.delete(ahead, i).mean()
+            expected += weight * noise / std**2 * features(one.states[t : t + 1], [t])[0] / 3
+    np.testing.assert_allclose(target.gradient(w, batch), expected)
 
 
 def test_states_that_the_robot_hides_are_refused_or_estimated(world):

@@ -38,10 +38,6 @@ def test_the_newest_numbers_with_a_prefix(toy):
     assert metrics["run/displacement"] == optimizer.record.displacement
 
 
-def test_what_was_not_measured_is_left_out(toy):
-    assert "proxyprox/residual" not in read_metrics(toy.optimizer())
-
-
 def test_other_optimisers_are_refused(toy):
     with pytest.raises(TypeError, match=r"optimizer must be .*proxyprox.torch.*AdamW"):
         read_metrics(torch.optim.AdamW(toy.params))

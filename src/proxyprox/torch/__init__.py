@@ -23,9 +23,10 @@ from proxyprox._util.extras import require
 
 require("torch", extra="torch", purpose="proxyprox.torch")
 
+from proxyprox.advice.choice import Choice
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way
+from proxyprox.torch.adamw import ProxyAdamW, ProxyStepWarning, choose_way
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.distributed import CollectiveBytes
 from proxyprox.torch.inner import ImplicitStep

@@ -17,6 +17,7 @@ import torch
 
 from proxyprox._util.files import atomic_output, locked
 from proxyprox._util.validation import Words, flag, fraction, message, one_of, positive, whole
+from proxyprox.advice.choice import Choice
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import Ledger
 from proxyprox.torch import checks
@@ -79,40 +80,6 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which way held-out rows of the target prefer, and by how much.
-
-    Attributes
-    ----------
-    way : str
-        The way of least mean held-out loss.
-    losses : dict
-        Mean held-out loss of each way.
-    gaps : dict
-        Each other way's loss minus the chosen one's and its standard error, row by row.
-    """
-
-    way: str
-    losses: dict[str, float]
-    gaps: dict[str, tuple[float, float]]
-
-    def __str__(self) -> str:
-        diverged = [name for name in self.gaps if not math.isfinite(self.losses[name])]
-        gaps = {name: gap for name, gap in self.gaps.items() if name not in diverged}
-        shown = [
-            f"{name} {gap:+.3g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
-            for name, (gap, error) in gaps.items()
-        ]
-        others = ", ".join([*shown, *(f"{name} diverged" for name in diverged)])
-        close = [name for name, (gap, error) in gaps.items() if gap <= error]
-        unclear = f" Within a standard error: {', '.join(close)}." if close else ""
-        return (
-            f"{self.way}: held-out loss {self.losses[self.way]:.3g}; {others}.{unclear} "
-            f"{WAYS[self.way]}"
-        )
-
-
 def choose_way(
     train: Callable[[str], Any],
     ways: Sequence[str] = tuple(WAYS),
@@ -147,7 +114,8 @@ def choose_way(
     >>> choice.way, choice.losses
     ('mixed', {'mixed': 0.4, 'target alone': 0.6})
     >>> print(choice)  # doctest: +ELLIPSIS
-    mixed: held-out loss 0.4; target alone +0.2 ± 0.1. The weights are drawn towards...
+    Mixed: held-out loss 0.4; target alone +0.2 ± 0.1.
+    The weights are drawn towards...
     """
     for way in ways:
         one_of("ways", way, WAYS)
@@ -164,8 +132,8 @@ def choose_way(
     if not math.isfinite(losses[chosen]):
         got, remedy = Words("no finite loss in any way"), "Lower the learning rate."
         raise ValueError(message("train", got, "a network that has not diverged", remedy))
-    gaps = {way: mean_gap(known[way], known[chosen]) for way in ways if way != chosen}
-    return Choice(chosen, losses, gaps)
+    errors = {way: standard_error(np.subtract(known[way], known[chosen])) for way in ways}
+    return Choice(chosen, math.nan, losses, errors, WAYS[chosen])
 
 
 def train_ways(
@@ -201,12 +169,10 @@ def train_ways(
     return known
 
 
-def mean_gap(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Return the mean difference of two rows of losses and its standard error."""
-    gaps = np.subtract(one, other)
-    several = len(gaps) > 1 and np.isfinite(gaps).all()
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if several else math.nan
-    return float(gaps.mean()), float(error)
+def standard_error(gaps: Any) -> float:
+    """Return the standard error of a mean of numbers; NaN if it is not known."""
+    known = len(gaps) > 1 and np.isfinite(gaps).all()
+    return float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if known else math.nan
 
 
 class ProxyAdamW(PackedOptimizer):
