@@ -173,7 +173,7 @@ def test_resumed_runs_are_the_same_bit_for_bit(way, stop):
 
 @pytest.mark.parametrize(("lr", "warned"), [(30.0, True), (0.02, False)])
 def test_too_long_proxy_steps_are_said(lr, warned):
-    given = {"lr": lr, "proxy_steps": 8, "weight_decay": 0.0}
+    given = {"lr": lr, "proxy_steps": 8, "weight_decay": 0.0, "betas": (0.9, 0.999)}
     _, loss, optimizer = parts("mixed", torch.nn.Linear(4, 1), **given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
