@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, TensorDataset
 
-from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx, Storm
+from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyProx, Storm, read_metrics
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(32, 4, generator=GENERATOR)
@@ -79,6 +79,9 @@ def test_lightning(tmp_path, automatic, correction):
                 optimizer.step()
             return loss
 
+        def on_train_batch_end(self, *_):
+            self.log_dict(read_metrics(self.optimizers()))
+
         def configure_optimizers(self):
             optimizer = optimizer_for(self.model, correction=correction)
             return [optimizer], [torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)]
@@ -89,6 +92,8 @@ def test_lightning(tmp_path, automatic, correction):
         accelerator="cpu", default_root_dir=tmp_path,
     )  # fmt: skip
     trainer.fit(module, loader())
+    paid = 15 if correction.two_points else 8
+    assert trainer.callback_metrics["proxyprox/target_gradients"] == paid
     found = [p.detach() for p in module.model.parameters()]
     reference = network()
     if correction.two_points:
@@ -128,6 +133,7 @@ def test_accelerate():
                 accelerator.backward(loss)
                 accelerator.clip_grad_norm_(prepared.parameters(), 1e6)
                 wrapped.step()
+                assert read_metrics(wrapped) == read_metrics(optimizer)
                 wrapped.zero_grad()
     reference = network()
     expected = plain_loop(reference, optimizer_for(reference))

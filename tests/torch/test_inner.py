@@ -126,7 +126,7 @@ def test_random_numbers_of_inner_steps(make_toy):
 def test_the_papers_rules_hold_when_they_end_a_solve(make_toy, rule, sampled):
     toy = make_toy()
     proxy = Proxy(toy.batches(), toy.batch_loss) if sampled else toy.proxy
-    optimizer = toy.optimizer(proxy=proxy, stop=rule, inner=ImplicitStep(0.02), check_every=2)
+    optimizer = toy.optimizer(proxy=proxy, stop=rule, inner=ImplicitStep(0.02))
     toy.train(optimizer, 5)
     record = optimizer.record
     assert record.held

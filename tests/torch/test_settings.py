@@ -22,7 +22,6 @@ REFUSED = {
     "model": [torch.nn.Linear(1, 1), 3],
     "stop": [0, "20", pp.stopping.SDane, lambda k: 2.5],
     "max_inner_steps": [0],
-    "check_every": [0],
     "inner": [
         0.01, ImplicitStep, lambda params: 3, lambda g: torch.optim.LBFGS(g[0]["params"]),
         torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
