@@ -13,7 +13,6 @@ from proxyprox.simulation import (
     Policy,
     RolloutError,
     RolloutObjective,
-    ScoreFunction,
     SimulatedRobot,
     SimulatorProxy,
     Task,
@@ -60,15 +59,13 @@ def test_policies_are_differentiated_as_by_slow_differences(name):
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("limits", [Limits(), Limits(action=(-0.5, 0.6))], ids=["free", "clipped"])
-def test_adjoints_and_batched_differences_are_the_slow_gradient(name, limits):
+def test_adjoints_are_the_slow_gradient(name, limits):
     policy = POLICIES[name]
     task = Task(policy, 12, cost, final, limits=limits)
     w = 0.5 * np.random.default_rng(1).normal(size=policy.dim)
     proxy = SimulatorProxy(task, cart(), resets, count=3)
     slow = slow_gradient(proxy.value, w)
     np.testing.assert_allclose(proxy.gradient(w), slow, rtol=1e-5, atol=1e-6)
-    batched = SimulatorProxy(task, cart(), resets, count=3, gradient="differences")
-    np.testing.assert_allclose(batched.gradient(w), slow, rtol=1e-4, atol=1e-5)
 
 
 def test_what_the_policy_sees_may_be_a_function_of_the_state():
@@ -124,21 +121,6 @@ def test_antithetic_gradients_are_those_along_their_directions(orthogonal):
     np.testing.assert_allclose(found, (directions @ exact) @ directions / 3)
     assert (abs(directions[0] @ directions[1]) < 1e-12) == orthogonal
     assert not target.biased
-
-
-def test_score_functions_weigh_noise_by_the_costs_that_follow():
-    world, std, w = World(horizon=2, noise=0.0), 0.5, np.array([-0.6, -0.5, 0.1])
-    target, batch = world.target(ScoreFunction(rollouts=3, std=std)), np.arange(3)
-    requests, answers = target.requests(w, batch), target.collect(w, batch)
-    expected = np.zeros(3)
-    for t in range(2):
-        ahead = np.array([world.task.padded_costs(one)[t:].sum() for one in answers])
-        for i, (request, one) in enumerate(zip(requests, answers, strict=True)):
-            noise = one.actions[t] - world.task.policy.act(w[None], one.states[t : t + 1], [t])[0]
-            np.testing.assert_allclose(noise, request.exploration[t])
-            weight = ahead[i] - np.delete(ahead, i).mean()
-            expected += weight * noise / std**2 * features(one.states[t : t + 1], [t])[0] / 3
-    np.testing.assert_allclose(target.gradient(w, batch), expected)
 
 
 def test_states_that_the_robot_hides_are_refused_or_estimated(world):

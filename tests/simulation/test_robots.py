@@ -196,7 +196,6 @@ def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
     assert value > 50.0 * (20 - short)
     assert np.isfinite(gradient).all()
     assert target.ledger.aborted == 2
-    assert world.task.padded_costs(answers[0]).sum() == pytest.approx(world.task.total(answers[0]))
     with pytest.raises(ValueError, match="worst"):
         Limits(state=(-1, 1))
 
@@ -295,7 +294,6 @@ def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
         (lambda world: Task(LinearPolicy(lambda o, t: o, 3, 1), 0, cost), "horizon"),
         (lambda world: Limits(action=(1, 0)), "action"),
         (lambda world: SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
-        (lambda world: SimulatorProxy(world.task, cart(), resets, gradient="best"), "gradient"),
         (lambda world: world.proxy.fit([], ["force"]), "trajectories"),
         (lambda world: world.proxy.fit([], ["mass"]), "names"),
         (lambda world: world.proxy.system.with_parameters({"mass": 1.0}), "parameters"),
