@@ -296,4 +296,6 @@ def choose_and_train(network: str, proxy: str, setting: Setting, seed: int) -> d
         name: sum(run[name] or 0 for run in runs.values())
         for name in ("proxy_gradients", "seconds")
     }
-    return {**runs[choice.way], **paid, "way": choice.way, "gaps": choice.gaps}
+    best = choice.losses[choice.way]
+    gaps = {way: (loss - best, choice.errors[way]) for way, loss in choice.losses.items()}
+    return {**runs[choice.way], **paid, "way": choice.way, "gaps": gaps}

@@ -177,7 +177,6 @@ def of_applications():
         },
         private.attack: {"release": release, "delta": 1e-5, "runs": 40},
         simulation.Antithetic: {"pairs": 2, "sigma": 0.1},
-        simulation.ScoreFunction: {"rollouts": 2, "std": 0.1},
         simulation.FunctionSystem: {"function": move, "states": 1, "actions": 1},
         simulation.GuardedProxyProx: {"eta": 0.5},
         simulation.Limits: {},

@@ -21,7 +21,6 @@ from proxyprox.simulation import (
     SimulatedRobot,
     SimulatorProxy,
     Task,
-    Trajectory,
     TrajectoryAdjoint,
     tune,
 )
@@ -153,20 +152,6 @@ def test_mistakes_are_found_before_a_rollout(world, tmp_path):
     assert (paid, world.robot.count, blind.count) == (2, 2, 0)
 
 
-def test_identification_takes_states_that_are_estimated():
-    world = World(noise=0.0)
-
-    def hidden(request):
-        one = world.robot(request)
-        priced = world.task.checked(one)
-        return Trajectory(one.actions, None, one.states, priced.costs, priced.final)
-
-    estimator = TrajectoryAdjoint(world.proxy, states=lambda seen: seen)
-    target = RolloutObjective(world.task, hidden, estimator)
-    tuned = tune(target, world.proxy, rollouts=2, identify=["force"])
-    assert tuned.identification.estimates["force"] == pytest.approx(0.7, abs=0.1)
-
-
 def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
     robot = Counted(world.robot.robot, fail_at=[1])
     target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy),
@@ -176,39 +161,6 @@ def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
     tuned = tune(target, world.proxy, rollouts=4)
     assert tuned.result.status is pp.Status.BUDGET_SPENT
     assert (robot.count, tuned.ledger.unanswered) == (4, 1)
-
-
-def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():
-    world, narrow = World(), cart()
-    narrow.parameters["drag"] = Parameter(0.1, 0.0, 0.2)  # the robot's is 0.4
-    found = world.proxy.with_system(narrow).fit(world.target().collect(W, BATCH))
-    assert found.at_bound == ("drag",)
-    assert found.intervals["drag"][1] <= 0.2
-    assert "at its bound" in str(found)
-    assert "20.0% of the state's changes" in str(replace(found, unexplained=0.2))
-    fine = World().proxy.fit(World().target().collect(W, BATCH))
-    assert "bound" not in str(fine)
-    assert "do not explain" not in str(fine)
-
-
-def test_what_a_fit_leaves_is_a_share_of_what_moved():
-    # A simulator that was right from the start: what is left is the noise, little of what moved.
-    right = World(force=1.0, drag=0.1, noise=0.05)
-    found = right.proxy.fit(right.target().collect(W, BATCH))
-    assert 0 < found.unexplained <= found.unexplained_before < 0.05
-    exact = World(force=1.0, drag=0.1, noise=0.0)
-    assert exact.proxy.fit(exact.target().collect(W, BATCH)).unexplained < 1e-9
-    # A delay is nothing that force and drag could explain, though the fit halves the error.
-    late = World(force=0.7, drag=0.4, noise=0.05)
-    late.robot.robot.delay = 3
-    found = late.proxy.fit(late.target().collect(W * 4, BATCH))
-    assert 0.05 < found.unexplained < found.unexplained_before
-
-
-def test_policies_of_another_shape_are_named():
-    policy = Policy(lambda w, x, t: (w * x).sum(axis=1), 2, 1)
-    with pytest.raises(ValueError, match="actions of the policy"):
-        SimulatorProxy(Task(policy, 5, cost), cart(), resets).value(np.zeros(2))
 
 
 def test_gymnasium_environments_say_whether_they_show_states():
@@ -233,3 +185,23 @@ def test_a_mujoco_model_may_be_a_file(tmp_path):
         assert MuJoCoSystem(model).state_size == 2
     with pytest.raises(ValueError, match="model"):
         MuJoCoSystem("arm.xml")
+
+
+def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():
+    world, narrow = World(noise=0.05), cart()
+    paths = world.target().collect(W, BATCH)
+    found = world.proxy.fit(paths)
+    assert 0 < found.unexplained < found.unexplained_before
+    assert "bound" not in str(found)
+    assert "20.0% of the state's changes" in str(replace(found, unexplained=0.2))
+    narrow.parameters["drag"] = Parameter(0.1, 0.0, 0.2)  # the robot's is 0.4
+    found = world.proxy.with_system(narrow).fit(paths)
+    assert found.at_bound == ("drag",)
+    assert found.intervals["drag"][1] <= 0.2
+    assert "at its bound" in str(found)
+    # What is left is a share of what moved: nothing where the simulator is right, and much where
+    # there is a delay, which is nothing that force and drag could explain.
+    exact = World(force=1.0, drag=0.1, noise=0.0)
+    assert exact.proxy.fit(exact.target().collect(W, BATCH)).unexplained < 1e-9
+    world.robot.robot.delay = 3
+    assert world.proxy.fit(world.target().collect(W * 4, BATCH)).unexplained > 0.05

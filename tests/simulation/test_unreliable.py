@@ -103,15 +103,13 @@ def test_what_a_batch_yielded_before_it_broke_is_kept(world, timeout):
 
 def test_a_batch_is_counted_only_as_far_as_the_budget_allows(world):
     fleet = Fleet(world)
-    target = fleet.target(budget=RolloutBudget(rollouts=6))
-    target.gradient(W, BATCH)
+    target = fleet.target(budget=RolloutBudget(rollouts=6), timeout=30.0)
+    require_equal(target, Fleet(world).target())
     with pytest.raises(RolloutBudgetError, match="rollouts"):
         target.gradient(W, BATCH + 4)
     assert fleet.count == target.ledger.rollouts == 6
     assert target.ledger.unanswered == 0
-
-
-def test_a_seed_that_a_batch_names_twice_is_one_rollout(world):
+    # A seed that a batch names twice is one rollout.
     target = world.target()
     target.gradient(W, np.array([7, 7]))
     assert world.robot.count == target.ledger.rollouts == 1
@@ -138,39 +136,29 @@ def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
     world = World()
     robot = Hanging(world.robot.robot, at=[4])
     target = RolloutObjective(
-        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=1.5
+        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=0.5
     )
-    with pytest.raises(pp.OracleError, match=r"did not answer.*1\.5 s") as failed:
-        tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
+    given = {"rollouts": 6, "checkpoint": tmp_path / "run"}
+    with pytest.raises(pp.OracleError, match=r"did not answer.*0\.5 s") as failed:
+        tune(target, world.proxy, **given)
     assert isinstance(failed.value.__cause__, RobotError)
     assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 1)
     robot.go.set()
-    again = tune(target, world.proxy, rollouts=8, checkpoint=tmp_path / "run")
     while not robot.late:
         time.sleep(0.01)
     # The late answer went nowhere, and its request acts no longer.
     (late,) = robot.late
-    assert late.withdrawn
     with pytest.raises(RobotError, match="withdrawn"):
         late.act(np.zeros(2), 0)
-    assert (again.ledger.rollouts, again.ledger.unanswered, robot.count) == (9, 1, 9)
+    patient = target.with_estimator(target.estimator)
+    assert patient.timeout == 0.5
+    patient.timeout = 30.0
+    again = tune(patient, world.proxy, **given)
+    assert (again.ledger.rollouts, again.ledger.unanswered, robot.count) == (7, 1, 7)
     whole = World()
-    np.testing.assert_array_equal(again.w, tune(whole.target(), whole.proxy, rollouts=8).w)
-    assert target.with_estimator(target.estimator).timeout == 1.5
-
-
-def test_a_late_answer_is_not_entered(world):
-    robot = Hanging(world.robot.robot, at=[1])
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=0.1)
-    with pytest.raises(RobotError, match="1 of 1"):
-        target.gradient(W, np.array([1, 2]))
-    robot.go.set()
-    for thread in threading.enumerate():
-        if thread.name == "robot":
-            thread.join(10)
-    assert len(robot.late) == 1
-    assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 1)
-    assert len(target.outstanding(W, np.array([1, 2]))) == 2
+    np.testing.assert_array_equal(again.w, tune(whole.target(), whole.proxy, rollouts=6).w)
+    with pytest.raises(ValueError, match="timeout"):
+        world.target(timeout=0.0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
@@ -212,49 +200,6 @@ def test_an_answer_that_came_is_stored_before_an_interrupt():
     with pytest.raises(KeyboardInterrupt):
         tune(target, world.proxy, rollouts=4)
     assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 0)
-
-
-def test_answers_in_time_are_the_same_with_and_without_a_timeout(world):
-    fleet = Fleet(world)
-    plain, timed = fleet.target(), fleet.target(timeout=30.0)
-    require_equal(plain, timed)
-    with pytest.raises(ValueError, match="timeout"):
-        fleet.target(timeout=0.0)
-
-
-class SlowEnv:
-    """An environment whose third step hangs once; it would notice two rollouts at a time."""
-
-    def __init__(self):
-        self.action_space = type("Box", (), {"shape": (1,)})()
-        self.hang, self.go, self.inside, self.clash = True, threading.Event(), 0, False
-
-    def reset(self, seed=None):
-        self.clash |= self.inside > 0
-        self.t = 0
-        return np.ones(3), {}
-
-    def step(self, action):
-        self.inside += 1
-        self.clash |= self.inside > 1
-        self.t += 1
-        if self.hang and self.t == 3:
-            self.hang = False
-            self.go.wait(30)
-        self.inside -= 1
-        return np.full(3, float(self.t)), -1.0, False, False, {}
-
-
-def test_an_environment_that_hung_makes_one_rollout_at_a_time():
-    env = SlowEnv()
-    task = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
-    target = RolloutObjective(task, env, Antithetic(1, 0.1), timeout=0.5)
-    with pytest.raises(RobotError, match="did not answer"):
-        target.gradient(np.zeros(3), BATCH[:2])
-    threading.Timer(0.2, env.go.set).start()
-    target.gradient(np.zeros(3), BATCH[:2])
-    assert not env.clash
-    assert (target.ledger.rollouts, target.ledger.unanswered) == (3, 1)
 
 
 class Reusing:
@@ -340,106 +285,6 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
     assert value == pytest.approx((world.task.total(kept) + 20 * 3.0) / 2)
 
 
-@pytest.mark.parametrize(("identify", "own"), [(False, False), (True, True)])
-def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path, identify, own):
-    def run(rollouts, fail_at=()):
-        world = World()
-        world.robot.fail_at = set(fail_at)
-        estimator = TrajectoryAdjoint(world.proxy) if own else Antithetic(1, 0.1)
-        target = world.target(estimator, journal=tmp_path / f"j{rollouts}")
-        options = {"identify": identify, "checkpoint": tmp_path / f"run{rollouts}"}
-        return target, world.proxy, lambda: tune(target, world.proxy, rollouts=rollouts, **options)
-
-    target, proxy, start = run(4)
-    whole = start().ledger
-    assert target.ledger == whole
-    assert (whole.simulated, whole.simulated_steps) == (
-        proxy.simulated.rollouts, proxy.simulated.steps,
-    )  # fmt: skip
-    target, _, start = run(6, fail_at=[4])
-    with pytest.raises(pp.OracleError):
-        start()
-    saved = target.ledger.simulated
-    target, proxy, start = run(6)
-    again = start().ledger
-    assert target.ledger == again
-    # What the new process did again, to get where the checkpoint was, counts once.
-    assert proxy.simulated.rollouts < again.simulated
-    assert saved < again.simulated < 2 * whole.simulated
-
-
-class Plant:
-    """The least of a gymnasium environment."""
-
-    action_space = type("Box", (), {"shape": (1,)})()
-
-    def __init__(self, **parts):
-        self.seen = np.zeros(3)
-        vars(self).update(parts)
-
-    def reset(self, seed=None):
-        self.t = 0
-        return self.show(), {}
-
-    def show(self):
-        self.seen[:] = self.t
-        return self.seen
-
-    def step(self, action):
-        self.t += 1
-        action[:] = 0.0
-        return self.show(), -1.0, False, False, {}
-
-
-PLAIN = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
-
-
-def test_arrays_that_an_environment_fills_again_are_copied():
-    target = RolloutObjective(PLAIN, Plant(), Antithetic(1, 0.1))
-    one = target.collect(np.ones(3), BATCH[:2])[0]
-    np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
-    assert np.all(one.actions[1:] != 0)
-
-
-@pytest.mark.parametrize(
-    ("parts", "word"),
-    [
-        ({"reset": lambda seed: np.ones(3)}, "reset"),
-        ({"step": lambda action: (np.ones(3), -1.0, False, {})}, "step 0"),
-        ({"show": lambda: {"angle": 1.0}}, "observation"),
-        ({"show": lambda: np.full(3, np.nan)}, "action"),
-        ({"step": lambda action: (np.full(3, np.nan), -1.0, False, False, {})}, "worst"),
-    ],
-)
-def test_environments_of_another_kind_are_named(parts, word):
-    target = RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
-    with pytest.raises(RolloutError, match=word):
-        target.gradient(np.ones(3), BATCH[:2])
-    assert target.ledger.rollouts == 1
-
-
-def test_an_environment_that_returns_nan_is_aborted_at_its_worst():
-    def step(action):
-        plant.t += 1
-        return np.full(3, 1.0 if plant.t < 3 else np.nan), -1.0, False, False, {}
-
-    plant = Plant(step=step)
-    task = replace(PLAIN, limits=Limits(worst=7.0))
-    target = RolloutObjective(task, plant, Antithetic(1, 0.1))
-    assert target.evaluate(np.ones(3), 1) == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
-
-
-def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
-    spaces = pytest.importorskip("gymnasium").spaces
-    for name, space in (
-        ("action_space", spaces.Discrete(2)), ("action_space", spaces.MultiDiscrete([3])),
-        ("action_space", spaces.MultiBinary(1)),
-        ("observation_space", spaces.Dict({"angle": spaces.Box(-1, 1, (3,))})),
-    ):  # fmt: skip
-        with pytest.raises(TypeError, match=name):
-            RolloutObjective(PLAIN, Plant(**{name: space}), Antithetic(1, 0.1))
-
-
 def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
     def greedy(request):
         request.w[:] = 0.0
@@ -456,3 +301,127 @@ def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
         RolloutObjective(world.task, SimulatedRobot, Antithetic(1, 0.1))
     with pytest.raises(TypeError, match="request"):
         world.target().record("first", None)
+
+
+def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path):
+    def run(rollouts, fail_at=()):
+        world = World()
+        world.robot.fail_at = set(fail_at)
+        target = world.target(journal=tmp_path / f"j{rollouts}")
+        given = {"rollouts": rollouts, "identify": True, "checkpoint": tmp_path / f"run{rollouts}"}
+        return target, world.proxy, lambda: tune(target, world.proxy, **given)
+
+    target, proxy, start = run(2)
+    whole = start().ledger
+    assert target.ledger == whole
+    counted = proxy.simulated.rollouts, proxy.simulated.steps
+    assert (whole.simulated, whole.simulated_steps) == counted
+    target, _, start = run(4, fail_at=[4])
+    with pytest.raises(pp.OracleError):
+        start()
+    saved = target.ledger.simulated
+    target, proxy, start = run(4)
+    again = start().ledger
+    assert target.ledger == again
+    # What the new process did again, to get where the checkpoint was, counts once.
+    assert proxy.simulated.rollouts < again.simulated
+    assert saved < again.simulated
+
+
+class Plant:
+    """The least of a gymnasium environment; ``parts`` replace its own."""
+
+    def __init__(self, shape=(1,), reward=-1.0, ends=9, cut=False, hangs=0, **parts):
+        self.action_space, self.seen = type("Box", (), {"shape": shape})(), np.zeros(3)
+        self.reward, self.ends, self.cut, self.hangs = reward, ends, cut, hangs
+        self.go, self.inside, self.clash = threading.Event(), 0, False
+        vars(self).update(parts)
+
+    def reset(self, seed=None):
+        self.clash |= self.inside > 0
+        self.t = 0
+        return self.show(), {}
+
+    def show(self):
+        self.seen[:] = self.t
+        return self.seen
+
+    def step(self, action):
+        self.inside += 1
+        self.t += 1
+        if self.t == self.hangs:
+            self.hangs = 0
+            self.go.wait(30)
+        action[:] = 0.0
+        self.inside -= 1
+        return self.show(), self.reward, self.t == self.ends, self.cut, {}
+
+
+def fail(*args, **kwargs):
+    raise OSError("no power")
+
+
+PLAIN = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+NAN = np.full(3, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("parts", "word"),
+    [
+        ({"reset": fail}, "reset"),
+        ({"reset": lambda seed: np.ones(3)}, "reset"),
+        ({"step": fail}, "step 0"),
+        ({"step": lambda action: (np.ones(3), -1.0, False, {})}, "step 0"),
+        ({"step": lambda action: (NAN, -1.0, False, False, {})}, "worst"),
+        ({"show": lambda: {"angle": 1.0}}, "observation"),
+        ({"show": lambda: NAN}, "action"),
+        ({"reward": np.nan}, "costs"),
+        ({"cut": True}, "truncated"),
+        ({"ends": 2}, "worst"),
+        ({"shape": (2,)}, "actions"),
+    ],
+)
+def test_environments_that_go_wrong_are_named(parts, word):
+    target = RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
+    with pytest.raises(RolloutError, match=word):
+        target.gradient(np.ones(3), BATCH[:2])
+    assert target.ledger.rollouts == 1
+
+
+def test_arrays_that_an_environment_fills_again_are_copied():
+    target = RolloutObjective(PLAIN, Plant(), Antithetic(1, 0.1))
+    one = target.collect(np.ones(3), BATCH[:2])[0]
+    np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
+    assert np.all(one.actions[1:] != 0)
+
+
+def test_an_environment_that_ends_early_or_returns_nan_costs_its_worst():
+    def nan_at_three():
+        return np.full(3, 1.0 if plant.t < 3 else np.nan)
+
+    task = replace(PLAIN, limits=Limits(worst=7.0))
+    for plant in (Plant(ends=2), Plant(show=nan_at_three)):
+        target = RolloutObjective(task, plant, Antithetic(1, 0.1))
+        found = target.evaluate(np.ones(3), 1)
+        assert found == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
+
+
+def test_an_environment_that_hung_makes_one_rollout_at_a_time():
+    env = Plant(hangs=3)
+    target = RolloutObjective(PLAIN, env, Antithetic(1, 0.1), timeout=0.5)
+    with pytest.raises(RobotError, match="did not answer"):
+        target.gradient(np.zeros(3), BATCH[:2])
+    target.timeout = 30.0
+    threading.Timer(0.3, env.go.set).start()
+    target.gradient(np.zeros(3), BATCH[:2])
+    assert not env.clash
+    assert (target.ledger.rollouts, target.ledger.unanswered) == (3, 1)
+
+
+def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
+    spaces = pytest.importorskip("gymnasium").spaces
+    inputs = {"observation_space": spaces.Dict({"angle": spaces.Box(-1, 1, (3,))})}
+    actions = [spaces.Discrete(2), spaces.MultiDiscrete([3]), spaces.MultiBinary(1)]
+    for parts in (inputs, {"shape": ()}, *({"action_space": space} for space in actions)):
+        with pytest.raises(TypeError, match=r"_space|box"):
+            RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))

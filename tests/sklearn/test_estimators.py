@@ -288,3 +288,28 @@ def test_partial_fit_takes_few_classes_and_rows_without_a_label(binary):
     assert model.n_labels_ == 60
     whole = clone(model).fit(X[:60], y[:60], X_proxy=X[60:])
     np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: 5.0}])
+def test_class_weight_is_a_weight_of_the_rows(given):
+    rng = np.random.default_rng(0)
+    X, others = rng.normal(size=(120, 3)), rng.normal(size=(300, 3))
+    y = (X[:, 0] + rng.normal(size=120) > 1.0).astype(int)
+    counts = np.bincount(y)
+    factors = 120 / (2 * counts) if given == "balanced" else np.array([1.0, 5.0])
+    fit = ProxyLogisticRegression(class_weight=given).fit(X, y, X_proxy=others)
+    same = ProxyLogisticRegression().fit(X, y, sample_weight=factors[y], X_proxy=others)
+    np.testing.assert_allclose(fit.coef_, same.coef_, rtol=1e-9)
+    np.testing.assert_allclose(fit.coef_std_, same.coef_std_, rtol=1e-9)
+    # The classes' weights are no weights of the population: its mean is still that of the labels.
+    plain = ProxyLogisticRegression().fit(X, y, X_proxy=others)
+    found, want = (each.mean_prediction(others) for each in (fit, plain))
+    assert abs(found.estimate - want.estimate) < (want.high - want.low) / 4
+    assert fit.predict_proba(others)[:, 1].mean() > plain.predict_proba(others)[:, 1].mean() + 0.05
+
+
+def test_a_wrong_class_weight_is_named():
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    for given in ("balance", {"a": 1.0, "z": 2.0}, {0: -1.0, 1: 1.0}, {0: 0}, 3):
+        with pytest.raises(ValueError, match="class_weight"):
+            ProxyLogisticRegression(class_weight=given).fit(X, y)

@@ -66,14 +66,6 @@ def test_without_everything_there_are_only_samples() -> None:
         sampled.gradient(sampled.start)
 
 
-def test_it_can_be_minimised() -> None:
-    flat = model()
-    proxy = FlatLoss(loss, ZERO, full=torch.arange(20))
-    result = minimize(Problem(flat, proxy), flat.start, method=ProxyProx(eta=1.0), steps=30, rng=0)
-    best = np.linalg.lstsq(columns(), LABELS.numpy(), rcond=None)[0]
-    assert float(np.linalg.norm(result.w.numpy() - best)) < 0.7
-
-
 def test_wrong_arguments_are_named() -> None:
     with pytest.raises(TypeError, match="loss must be"):
         FlatLoss(3, ZERO)  # type: ignore[arg-type]
@@ -84,6 +76,8 @@ def test_wrong_arguments_are_named() -> None:
 def test_a_run_begins_where_the_parameters_are() -> None:
     there = {"w": torch.full((3, 1), 2.0).double(), "b": torch.ones(1).double()}
     flat = FlatLoss(loss, there, full=torch.arange(30))
-    result = minimize(Problem(flat, flat), method=ProxyProx(eta=1.0), steps=1)
+    result = minimize(Problem(flat, flat), method=ProxyProx(eta=1e6), steps=3)
+    best = np.linalg.lstsq(columns(), LABELS.numpy(), rcond=None)[0]
+    np.testing.assert_allclose(result.w.numpy(), best, atol=1e-4)
     assert result.values[0] == pytest.approx(float(loss(there, torch.arange(30))), rel=1e-12)
     assert torch.equal(flat.start, torch.tensor([2.0, 2.0, 2.0, 1.0]).double())

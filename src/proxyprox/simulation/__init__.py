@@ -23,7 +23,6 @@ from proxyprox.simulation.objective import (
     Antithetic,
     Evaluation,
     RolloutObjective,
-    ScoreFunction,
     TrajectoryAdjoint,
 )
 from proxyprox.simulation.robots import (
@@ -69,7 +68,6 @@ __all__ = [
     "RolloutLedger",
     "RolloutObjective",
     "RolloutRequest",
-    "ScoreFunction",
     "SimulatedRobot",
     "SimulatorProxy",
     "System",

@@ -186,9 +186,6 @@ class RolloutJournal:
             case _:
                 raise ValueError(event.kind)
 
-    def close(self) -> None:
-        """Do nothing: a file is open only while it is used."""
-
     def start(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins; one more for each attempt."""
         w = np.asarray(request.w, float).tobytes()

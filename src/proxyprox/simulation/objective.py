@@ -130,52 +130,6 @@ class Antithetic:
 
 
 @dataclass(frozen=True)
-class ScoreFunction:
-    """The likelihood ratio of a policy with Gaussian noise on its actions (REINFORCE).
-
-    Each step's noise is weighed by the costs that follow it, less their mean over the other
-    rollouts. Unbiased for the cost of the noisy policy.
-
-    Parameters
-    ----------
-    rollouts : int
-        Rollouts of a gradient, two at least.
-    std : float
-        Standard deviation of the noise on the actions.
-
-    Examples
-    --------
-    >>> ScoreFunction(rollouts=16, std=0.1).biased
-    False
-    """
-
-    rollouts: int
-    std: float
-    biased: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        check.whole("rollouts", self.rollouts, 2)
-        check.positive("std", self.std)
-
-    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
-        """Return the same policy with other noise each."""
-        return [RolloutRequest(task, w, int(seed), std=self.std) for seed in seeds]
-
-    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
-        """Return the mean over rollouts."""
-        ahead = np.stack([task.padded_costs(one)[::-1].cumsum()[::-1] for one in answers])
-        others = (ahead.sum(axis=0) - ahead) / (len(answers) - 1)
-        total = np.zeros(task.dim)
-        for request, one, weights in zip(requests, answers, ahead - others, strict=True):
-            taken = len(one.actions)
-            noise = request.exploration[:taken] / self.std**2
-            slopes, _ = task.policy.jacobians(w, one.observations[:-1], np.arange(taken))
-            total += np.einsum("tij,ti->j", slopes, noise * weights[:taken, None])
-        return total / len(answers)
-
-
-@dataclass(frozen=True)
 class TrajectoryAdjoint:
     """Real states and actions, the simulator's Jacobians: a gradient from a single rollout.
 
@@ -263,7 +217,7 @@ class RolloutObjective:
         ``robot(request)`` returns a :class:`Trajectory`; a gymnasium environment becomes a
         :class:`GymnasiumRobot`. With ``batch(requests)`` several are made at once. None for a
         robot that is asked and told by hand: :meth:`outstanding` and :meth:`record`.
-    estimator : Antithetic, TrajectoryAdjoint or ScoreFunction
+    estimator : Antithetic or TrajectoryAdjoint
         How rollouts become a gradient.
     journal : path-like or RolloutJournal, optional
         A file that a killed run is resumed from; in memory by default.

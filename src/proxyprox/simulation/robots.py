@@ -181,7 +181,6 @@ class SimulatedRobot:
             disturbances.append(self.noise * rng.standard_normal(shape))
         paths = closed_loops(
             task, self.system, np.stack([request.w for request in requests]), np.stack(starts),
-            exploration=np.stack([request.exploration for request in requests]),
             disturbance=np.stack(disturbances) if self.noise else None, delay=self.delay,
         )  # fmt: skip
         return [self._cut(task, *path) for path in zip(paths.states, paths.actions, strict=True)]

@@ -380,26 +380,11 @@ class Task:
         """Return the cost of a rollout, its missing steps at their worst."""
         total = float(trajectory.costs.sum()) + trajectory.final
         missing = self.horizon - len(trajectory.actions)
-        if missing:
-            total += missing * self._worst(trajectory.aborted)
-        return total
-
-    def padded_costs(self, trajectory: Trajectory) -> Array:
-        """Return the costs of all steps of the horizon, the final one in the last."""
-        costs = np.zeros(self.horizon)
-        taken = len(trajectory.actions)
-        costs[:taken] = trajectory.costs
-        if taken < self.horizon:
-            costs[taken:] = self._worst(trajectory.aborted)
-        costs[-1] += trajectory.final
-        return costs
-
-    def _worst(self, why: str) -> float:
-        if self.limits.worst is None:
+        if missing and self.limits.worst is None:
             remedy = "It is what the missing steps cost: a rollout is never dropped."
-            allowed = f"given, because a rollout ended early ({why})"
+            allowed = f"given, because a rollout ended early ({trajectory.aborted})"
             raise RolloutError(message("Limits.worst", None, allowed, remedy))
-        return self.limits.worst
+        return total + missing * (self.limits.worst or 0.0)
 
     def checked(self, trajectory: Any, states_size: int | None = None) -> Trajectory:
         """Return a robot's answer, its costs filled in; one that cannot be used is refused."""
@@ -522,8 +507,6 @@ class RolloutRequest:
         The parameters, perturbed where the estimator perturbs them.
     seed : int
         Randomness of the reset and of a simulated robot's noise. A physical robot ignores it.
-    std : float
-        Standard deviation of the noise that is added to actions, for score functions.
     evaluation : bool
         Whether the rollout only measures.
     """
@@ -531,14 +514,12 @@ class RolloutRequest:
     task: Task
     w: Array
     seed: int
-    std: float = 0.0
     evaluation: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters, and keep a copy that no robot can change."""
         check.instance("task", self.task, Task, "a Task")
         check.whole("seed", self.seed, 0, most=1 << 63)
-        check.nonnegative("std", self.std)
         check.flag("evaluation", self.evaluation)
         w = np.array(check.real_array("w", self.w), dtype=np.float64)
         check.require_finite("w", w)
@@ -551,15 +532,8 @@ class RolloutRequest:
     @cached_property
     def id(self) -> str:
         """A name that only this question has: a second answer to it is refused."""
-        return digest(self.w, self.seed, self.std, self.evaluation)
-
-    @cached_property
-    def exploration(self) -> Array:
-        """The noise on the actions of all steps, zeros where there is none."""
-        shape = self.task.horizon, self.task.policy.actions
-        if not self.std:
-            return np.zeros(shape)
-        return self.std * np.random.default_rng([self.seed, 1]).standard_normal(shape)
+        # The third was noise on the actions; journals know their rollouts by it.
+        return digest(self.w, self.seed, 0.0, self.evaluation)
 
     @property
     def withdrawn(self) -> bool:
@@ -583,7 +557,7 @@ class RolloutRequest:
         if self.withdrawn:
             raise RobotError(f"The rollout {self.id} was withdrawn at step {t}: it took too long.")
         seen = np.asarray(observation, dtype=np.float64).reshape(1, -1)
-        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0] + self.exploration[t]
+        action = self.task.policy.act(self.w[None], seen, np.array([t]))[0]
         if not np.isfinite(action).all():
             remedy = "Nothing was sent."
             raise RolloutError(

@@ -12,15 +12,15 @@ import scipy.optimize
 import scipy.stats
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import BLOCK, Vector
+from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
-from proxyprox.inner import LBFGS, Newton
+from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.combination import Combination
 from proxyprox.problems.protocols import Facts
 from proxyprox.simulation.journal import SimulationCount
 from proxyprox.simulation.policy import TUNING
-from proxyprox.simulation.rollouts import STEP, Array, RolloutError, Task, Trajectory
+from proxyprox.simulation.rollouts import Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
     Linearised,
     Paths,
@@ -52,9 +52,11 @@ class SimulatorProxy:
         How many resets; by default 16, or all of a table.
     seed : int
         Of the resets.
-    gradient : {"adjoint", "differences"}
-        Adjoints cost ``2 (states + actions)`` steps of the system for each step of a rollout,
-        whatever the number of parameters d; central differences cost ``2 d`` rollouts.
+
+    Notes
+    -----
+    A gradient costs ``2 (states + actions)`` steps of the system for each step of a rollout,
+    whatever the number of parameters.
 
     Examples
     --------
@@ -75,7 +77,6 @@ class SimulatorProxy:
         *,
         count: int | None = None,
         seed: int = 0,
-        gradient: str = "adjoint",
     ) -> None:
         check.instance("task", task, Task, "a Task")
         check.instance("system", system, System, "a System, such as a MuJoCoSystem")
@@ -85,7 +86,6 @@ class SimulatorProxy:
             got = Words(f"{task.policy.actions} entries")
             raise ValueError(message("actions of the policy", got, f"of {system.action_size}"))
         self.task, self.system, self.dim = task, system, task.dim
-        self.by = check.one_of("gradient", gradient, ("adjoint", "differences"))
         resets = as_resets(resets)
         number = check.whole(
             "count", count if count is not None else 16 if callable(resets) else len(resets)
@@ -98,7 +98,7 @@ class SimulatorProxy:
 
     def with_system(self, system: System) -> SimulatorProxy:
         """Return the proxy of another system: same task, same resets, one count for both."""
-        other = SimulatorProxy(self.task, system, self.starts, gradient=self.by)
+        other = SimulatorProxy(self.task, system, self.starts)
         other.simulated = self.simulated
         return other
 
@@ -143,10 +143,7 @@ class SimulatorProxy:
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean cost; NaN where a simulation failed."""
-        point = np.asarray(w, dtype=np.float64)
-        if self.by == "differences":
-            return self._by_differences(point)
-        along = self._linearised(point)
+        along = self._linearised(np.asarray(w, dtype=np.float64))
         return np.full(self.dim, np.nan) if along is None else along.gradient() / len(self.starts)
 
     def hessian(self, w: Vector) -> Array:
@@ -175,23 +172,6 @@ class SimulatorProxy:
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
-    def _by_differences(self, w: Array) -> Array:
-        """Return central differences, rollouts of many perturbations side by side."""
-        steps = STEP * 100 * np.maximum(1.0, np.abs(w))
-        n = len(self.starts)
-        W = np.repeat(w[None], 2 * self.dim, axis=0)
-        index = np.arange(self.dim)
-        W[index, index] += steps
-        W[self.dim + index, index] -= steps
-        totals, each = np.empty(2 * self.dim), max(1, BLOCK // (n * self.system.state_size))
-        for at in range(0, 2 * self.dim, each):
-            part = W[at : at + each]
-            paths = self._simulate(np.repeat(part, n, axis=0), np.tile(self.starts, (len(part), 1)))
-            totals[at : at + each] = paths.totals.reshape(len(part), n).mean(axis=1)
-        with np.errstate(invalid="ignore"):
-            found = (totals[: self.dim] - totals[self.dim :]) / (2 * steps)
-        return found if np.isfinite(totals).all() else np.full(self.dim, np.nan)
-
     def minimum(self, w0: Vector | None = None, steps: int = 40) -> Vector:
         """Return the simulator's best policy that the inner solver finds from w0 (zeros)."""
         start = self.zeros() if w0 is None else check.vector("w0", w0, self.dim)
@@ -200,9 +180,8 @@ class SimulatorProxy:
             raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
         phi = Subproblem(self, 0 * start, start, math.inf)
         stop, rng = Steps(check.whole("steps", steps)) | Relative(1e-6), np.random.default_rng(0)
-        solver = Newton() if self.by == "adjoint" else LBFGS()
         try:
-            return solver.solve(phi, start, stop, {}, rng).w
+            return Newton().solve(phi, start, stop, {}, rng).w
         except NonFiniteError as error:
             raise RolloutError(f"The simulator's best policy was not found: {error}.") from error
 

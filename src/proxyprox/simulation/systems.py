@@ -181,8 +181,6 @@ class MuJoCoSystem(System):
         Steps of the model in a control step.
     parameters : dict of Parameter, optional
         What may be identified, each with its ``apply``.
-    threads : int
-        Two only pay for batches of hundreds.
     """
 
     def __init__(
@@ -191,7 +189,6 @@ class MuJoCoSystem(System):
         frame_skip: int = 1,
         *,
         parameters: Mapping[str, Parameter] | None = None,
-        threads: int = 1,
     ) -> None:
         mujoco = require("mujoco", extra="sim", purpose="simulating a MuJoCo model")
         rollout = require("mujoco.rollout", extra="sim", purpose="simulating a MuJoCo model")
@@ -213,9 +210,8 @@ class MuJoCoSystem(System):
         self._spec = mujoco.mjtState.mjSTATE_FULLPHYSICS
         self.state_size = mujoco.mj_stateSize(model, self._spec) - 1
         self.action_size, self.dt = int(model.nu), float(model.opt.timestep * self.frame_skip)
-        self.threads = check.whole("threads", threads)
         self._mujoco = mujoco
-        self._pool = rollout.Rollout(nthread=self.threads if self.threads > 1 else 0)
+        self._pool = rollout.Rollout(nthread=0)
         self.apply_parameters()
 
     def apply_parameters(self) -> None:
@@ -227,7 +223,7 @@ class MuJoCoSystem(System):
         if self.parameters:
             # Inertias and what else follows from masses.
             self._mujoco.mj_setConst(self.model, self._mujoco.MjData(self.model))
-        self._data = [self._mujoco.MjData(self.model) for _ in range(self.threads)]
+        self._data = [self._mujoco.MjData(self.model)]
         self._rest = np.append(self.model.qpos0, np.zeros(self.state_size - self.model.nq))
 
     def step(self, states: Array, actions: Array) -> Array:
@@ -303,7 +299,6 @@ def closed_loops(
     W: Array,
     starts: Array,
     *,
-    exploration: Array | None = None,
     disturbance: Array | None = None,
     delay: int = 0,
 ) -> Paths:
@@ -319,8 +314,6 @@ def closed_loops(
         Parameters, a row for each loop or one for all.
     starts : array of shape (n, state_size)
         First states.
-    exploration : array of shape (n, T, actions), optional
-        Added to the policy's actions.
     disturbance : array of shape (n, T, actions), optional
         Added to what reaches the system, and not seen by anyone.
     delay : int
@@ -333,8 +326,7 @@ def closed_loops(
     with np.errstate(all="ignore"):
         for t in range(T):
             x, steps = states[:, t], np.full(n, t)
-            u = task.policy.act(W, task.observations(x), steps)
-            u = task.limits.clip(u if exploration is None else u + exploration[:, t])
+            u = task.limits.clip(task.policy.act(W, task.observations(x), steps))
             actions[:, t], costs[:, t] = u, task.step_costs(x, u, steps)
             applied = actions[:, t - delay] if t >= delay else np.zeros_like(u)
             if disturbance is not None:

@@ -403,11 +403,9 @@ class _Checks:
     ) -> None:
         self._target, self._proxy, self._start, self._margin = target, proxy, start, margin
         one_gradient = np.arange(target.estimator.rollouts)
-        # Rollouts of the policy itself, neither perturbed nor with noise, in one of its gradients.
-        self._each = sum(
-            np.array_equal(one.w, start) and not one.std
-            for one in target.requests(start, one_gradient)
-        )
+        # Rollouts of the policy itself, not perturbed, in one of its gradients.
+        asked = target.requests(start, one_gradient)
+        self._each = sum(np.array_equal(one.w, start) for one in asked)
         self._exact = bool(getattr(target.robot, "deterministic", False))
         kept = min(
             max(2 * TUNING.checks, 2 * (rollouts // TUNING.kept)), rollouts - 2 * len(one_gradient)

@@ -97,6 +97,7 @@ class ProxyGLM(LinearModel, ABC):
         self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
+        rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
         teacher = None
         if y_proxy is not None:
             parts, scale = (X, labelled, X_proxy), moment and moment.top
@@ -317,6 +318,9 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
         in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
         looks like a class: then it is an error, or where most rows are −1 a warning, to leave
         this open.
+    class_weight : dict, "balanced" or None
+        Weights of the classes, by which those of the rows are multiplied; "balanced" makes all
+        classes count the same. :meth:`mean_prediction` still estimates the population's mean.
 
     Attributes
     ----------
@@ -356,6 +360,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     """
 
     unlabelled: Any = "auto"
+    class_weight: Any = None
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None

@@ -571,7 +571,8 @@ class Fit:
                 w, trial = self._average(shares), trials[0]
         estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power, self.moment)
         residuals = inference.targets_of(plain) - trial.held_out
-        rectifier = inference.rectifier_of(residuals, self.rows.weights, plain.family.classifier)
+        weights = self.rows.weights if self.rows.population is None else self.rows.population
+        rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)
         return w, trial, choice_of(trials), rectifier, estimate
 
     def _minimise(self) -> tuple[Array, Trial]:

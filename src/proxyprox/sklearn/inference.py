@@ -6,7 +6,7 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from proxyprox import GLM
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
+from proxyprox.advice.choice import Choice as Choice  # of estimators, beside their intervals
 from proxyprox.corrections import tuned_power
 from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
@@ -300,82 +301,6 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
     target, proxy = (row_gradients(design, scale * residual) for residual in residuals)
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
     return tuned_power(target, proxy, ratio=design.rows / teacher.rows, metric=inverse)
-
-
-# -- what the labels preferred --------------------------------------------------------------------
-
-MEANINGS = {
-    "labels alone": "The fit tends to the minimiser of the labels' loss L.",
-    "teacher alone": (
-        "The fit imitates the teacher, its errors too: only more labels, not more of its rows, can "
-        "remove that bias."
-    ),
-    "fine-tuned": (
-        "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
-        "the labels' loss L: the bias towards the teacher vanishes as more labels let it go on."
-    ),
-    "mixed": (
-        "The fit tends to the minimiser of {theta:.2g} L + {rest:.2g} L̂, not of the labels' loss "
-        "L: that bias stays however many rows the teacher answers, and vanishes only as more "
-        "labels move θ to 1."
-    ),
-    "corrected": (
-        "The teacher's errors on the labelled rows are taken out of its answers on the others: "
-        "the fit tends to the minimiser of the labels' loss L."
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which way to use labels and a teacher's answers (or other data) the labels preferred.
-
-    Attributes
-    ----------
-    way : str
-        "labels alone", "teacher alone", "fine-tuned", "mixed" or "corrected".
-    weight : float
-        θ in ``θ L + (1 − θ) L̂``, the loss that the fit tends to minimise: 1 is the labels' loss
-        L, 0 the loss L̂ of the teacher's answers.
-    losses : dict of str to float
-        Least held-out loss of each way that was tried; empty if nothing was held out.
-    errors : dict of str to float
-        Standard error of each one's difference to the chosen way, row by row.
-
-    Examples
-    --------
-    >>> choice = Choice("mixed", 0.2, {"mixed": 0.3, "labels alone": 0.4},
-    ...                 {"mixed": 0.0, "labels alone": 0.02})
-    >>> print(str(choice).splitlines()[0])
-    Mixed (θ = 0.2): held-out loss 0.3; labels alone +0.1 ± 0.02.
-    """
-
-    way: str
-    weight: float
-    losses: Mapping[str, float]
-    errors: Mapping[str, float]
-
-    @property
-    def rivals(self) -> list[str]:
-        """The other ways whose held-out loss is within a standard error of the chosen one's."""
-        gaps = {way: abs(loss - self.losses[self.way]) for way, loss in self.losses.items()}
-        return [way for way, gap in gaps.items() if gap <= self.errors[way] and way != self.way]
-
-    def __str__(self) -> str:
-        """Return what was preferred, by how much, and what the bias means."""
-        theta = f" (θ = {self.weight:.2g})" * (self.way == "mixed")
-        lines, least = [f"{self.way.capitalize()}{theta}."], self.losses.get(self.way)
-        if least is not None:
-            gaps = [
-                f"{way} {loss - least:+.3g} ± {self.errors[way]:.2g}"
-                for way, loss in self.losses.items()
-                if way != self.way
-            ]
-            lines = [f"{lines[0][:-1]}: held-out loss {'; '.join([f'{least:.3g}', *gaps])}."]
-        if self.rivals:
-            lines.append(f"Within a standard error, so undecided: {', '.join(self.rivals)}.")
-        lines.append(MEANINGS[self.way].format(theta=self.weight, rest=1 - self.weight))
-        return "\n".join(lines)
 
 
 # -- standard errors ----------------------------------------------------------------------------

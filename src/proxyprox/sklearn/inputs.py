@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.base import is_regressor
 from sklearn.metrics import get_scorer
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from proxyprox._util import validation as check
@@ -252,13 +253,32 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too."""
+    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too.
+
+    ``population`` are the weights without those of the classes, if there are such.
+    """
 
     X: Any
     y: Array
     weights: Array
     all_y: Array
     kept: Array
+    population: Array | None = None
+
+    def weigh_classes(self, given: Any, family: Family) -> Labelled:
+        """Return the rows with the weights of their classes, as scikit-learn defines them."""
+        if given is None:
+            return self
+        classes, factors = np.asarray(family.classes), np.zeros(0)  # type: ignore[attr-defined]
+        with contextlib.suppress(ValueError, TypeError):
+            factors = compute_class_weight(given, classes=classes, y=self.y)
+        if (given != "balanced" and not isinstance(given, Mapping)) or not (factors > 0).any():
+            factors = np.zeros(0)
+        if not len(factors) or not (np.isfinite(factors) & (factors > 0)).all():
+            allowed = '"balanced", a dict of classes and positive weights, or None'
+            raise ValueError(message("class_weight", given, allowed))
+        weights = self.weights * factors[np.searchsorted(classes, self.y)]
+        return replace(self, weights=weights, population=self.weights)
 
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:

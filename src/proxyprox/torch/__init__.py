@@ -23,13 +23,14 @@ from proxyprox._util.extras import require
 
 require("torch", extra="torch", purpose="proxyprox.torch")
 
+from proxyprox.advice.choice import Choice
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.torch.adamw import Choice, ProxyAdamW, ProxyStepWarning, choose_way
+from proxyprox.torch.adamw import ProxyAdamW, ProxyStepWarning, choose_way
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.distributed import CollectiveBytes
 from proxyprox.torch.inner import ImplicitStep
-from proxyprox.torch.monitor import lightning_monitor, log_metrics, read_metrics
+from proxyprox.torch.monitor import read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm
 from proxyprox.torch.teacher import TeacherLoss, estimate_confusion
@@ -54,8 +55,6 @@ __all__ = [
     "TeacherLoss",
     "choose_way",
     "estimate_confusion",
-    "lightning_monitor",
-    "log_metrics",
     "read_metrics",
     "refreshed_batchnorm",
 ]

@@ -16,16 +16,23 @@ import numpy as np
 import torch
 
 from proxyprox._util.files import atomic_output, locked
-from proxyprox._util.validation import Words, flag, fraction, message, one_of, positive, whole
+from proxyprox._util.validation import Words, fraction, message, one_of, positive, whole
+from proxyprox.advice.choice import Choice
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.result import Ledger
 from proxyprox.torch import checks
-from proxyprox.torch.distributed import EXTRA, PackedOptimizer, copy_into, full_value
+from proxyprox.torch.base import ProxyOptimizer
+from proxyprox.torch.distributed import (
+    copy_into,
+    full_value,
+    kept_gradients,
+    parameters_of,
+    set_gradients,
+)
 from proxyprox.torch.inner import copy_tensors
 from proxyprox.torch.policy import PROBE
-from proxyprox.torch.proxy import MODES, as_proxy, clear, gradients, proxy_passes
+from proxyprox.torch.proxy import as_proxy, clear, gradients
 
-NUMBERS = ("k", "rises", "peak", "last_lr")
+NUMBERS = ("rises", "peak", "last_lr")
 
 
 class ProxyStepWarning(UserWarning):
@@ -79,40 +86,6 @@ WAYS = {
 }
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Which way held-out rows of the target prefer, and by how much.
-
-    Attributes
-    ----------
-    way : str
-        The way of least mean held-out loss.
-    losses : dict
-        Mean held-out loss of each way.
-    gaps : dict
-        Each other way's loss minus the chosen one's and its standard error, row by row.
-    """
-
-    way: str
-    losses: dict[str, float]
-    gaps: dict[str, tuple[float, float]]
-
-    def __str__(self) -> str:
-        diverged = [name for name in self.gaps if not math.isfinite(self.losses[name])]
-        gaps = {name: gap for name, gap in self.gaps.items() if name not in diverged}
-        shown = [
-            f"{name} {gap:+.3g}" + ("" if math.isnan(error) else f" ± {error:.2g}")
-            for name, (gap, error) in gaps.items()
-        ]
-        others = ", ".join([*shown, *(f"{name} diverged" for name in diverged)])
-        close = [name for name, (gap, error) in gaps.items() if gap <= error]
-        unclear = f" Within a standard error: {', '.join(close)}." if close else ""
-        return (
-            f"{self.way}: held-out loss {self.losses[self.way]:.3g}; {others}.{unclear} "
-            f"{WAYS[self.way]}"
-        )
-
-
 def choose_way(
     train: Callable[[str], Any],
     ways: Sequence[str] = tuple(WAYS),
@@ -147,7 +120,8 @@ def choose_way(
     >>> choice.way, choice.losses
     ('mixed', {'mixed': 0.4, 'target alone': 0.6})
     >>> print(choice)  # doctest: +ELLIPSIS
-    mixed: held-out loss 0.4; target alone +0.2 ± 0.1. The weights are drawn towards...
+    Mixed: held-out loss 0.4; target alone +0.2 ± 0.1.
+    The weights are drawn towards...
     """
     for way in ways:
         one_of("ways", way, WAYS)
@@ -164,8 +138,8 @@ def choose_way(
     if not math.isfinite(losses[chosen]):
         got, remedy = Words("no finite loss in any way"), "Lower the learning rate."
         raise ValueError(message("train", got, "a network that has not diverged", remedy))
-    gaps = {way: mean_gap(known[way], known[chosen]) for way in ways if way != chosen}
-    return Choice(chosen, losses, gaps)
+    errors = {way: standard_error(np.subtract(known[way], known[chosen])) for way in ways}
+    return Choice(chosen, math.nan, losses, errors, WAYS[chosen])
 
 
 def train_ways(
@@ -201,15 +175,13 @@ def train_ways(
     return known
 
 
-def mean_gap(one: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Return the mean difference of two rows of losses and its standard error."""
-    gaps = np.subtract(one, other)
-    several = len(gaps) > 1 and np.isfinite(gaps).all()
-    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if several else math.nan
-    return float(gaps.mean()), float(error)
+def standard_error(gaps: Any) -> float:
+    """Return the standard error of a mean of numbers; NaN if it is not known."""
+    known = len(gaps) > 1 and np.isfinite(gaps).all()
+    return float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if known else math.nan
 
 
-class ProxyAdamW(PackedOptimizer):
+class ProxyAdamW(ProxyOptimizer):
     r"""AdamW with a proxy: after each step on the target, a few steps on cheap data.
 
     ``.grad`` holds ``g_k``, a gradient of the expensive loss, from an ordinary
@@ -313,25 +285,21 @@ class ProxyAdamW(PackedOptimizer):
             raise TypeError(message("proxy", None, "a Proxy or a function", "Use torch's AdamW."))
         checks.check_lr(lr)
         params = checks.listed_params(params)
-        self.proxy: Any = as_proxy(proxy)
         steps = whole("proxy_steps", proxy_steps)
         scale, theta = positive("target_weight", target_weight), correction_weight
         if isinstance(way, Choice):
             raise TypeError(message("way", Words("a Choice"), "its name", "Pass choice.way."))
         self.way = way
         self._way = make_way(way, steps, scale, fraction("correction_weight", theta))
-        self.averaging = fraction("averaging", averaging)
-        self.model, self.proxy_mode = model, one_of("proxy_mode", proxy_mode, MODES)
-        self.ledger, self._probe, self._warned = Ledger(), flag("probe", probe), False
-        self._k = 0
+        self.averaging, self._warned = fraction("averaging", averaging), False
         self._rises: list[float] = []
         self._peak = self._last_lr = 0.0
         self._displacement: Any = math.nan
         self._residual: Any = math.nan
         groups = [dict(g) if isinstance(g, Mapping) else g for g in params]
         self._adamw = torch.optim.AdamW(groups, lr=lr, **adamw)
-        super().__init__(self._adamw.param_groups, {**self._adamw.defaults, EXTRA: ""})
-        checks.check_model(self)
+        groups, defaults = self._adamw.param_groups, self._adamw.defaults
+        super().__init__(groups, defaults, as_proxy(proxy), model, proxy_mode, probe)
 
     # -- the step ---------------------------------------------------------------------------
 
@@ -354,45 +322,36 @@ class ProxyAdamW(PackedOptimizer):
             return None
         with torch.enable_grad():
             loss = None if closure is None else closure()
-        every = (p for group in self.param_groups for p in group["params"])
-        params = [p for p in every if p.grad is not None]
+        params = [p for p in parameters_of(self) if p.grad is not None]
         if not params:
             return loss
         lr = max(float(group["lr"]) for group in self.param_groups)
         self._last_lr, self._peak = lr, max(lr, self._peak)
         self._take_step(params, lr / self._peak if self._peak > 0 else 1.0)
-        self._k += 1
-        self.ledger.target_gradients += 1
-        self.ledger.seconds += time.perf_counter() - begun
+        self.pay(1, begun)
         return loss
 
     def _take_step(self, params: list[Any], share: float) -> None:
         """Move the parameters, or leave them as they were if anything fails."""
-        target, before = [p.grad for p in params], copy_tensors(params)
-        first = self._probe and self._k == 0
-        watch = checks.watch_statistics() if first and self.model is None else nullcontext()
-        try:
-            with proxy_passes(self, self.proxy, params, self._k), watch:
-                steps, correction = self._way.steps_at(share), None
-                if steps and self._way.theta:
-                    correction = self._update_correction(params, target)
-                self._descend(params, self._scale(params, target, correction is not None))
-                if steps:
-                    self._step_on_proxy(params, steps, correction)
-            if self._probe:
-                checks.check_weights(params, target, self._k)
-                if hasattr(self.proxy, "ranks"):
-                    self.proxy.ranks.check_agreement(params, self._k, steps)
-            torch._foreach_sub_(before, params)
-            self._displacement = checks.total_norm(before)
-        except BaseException as error:
-            copy_into(params, before)
-            for p in params if isinstance(error, NonFiniteError) else []:
-                self.state[p].clear()  # what is not finite may be in it
-            raise
-        finally:
-            for p, g in zip(params, target, strict=True):
-                p.grad = g
+        before = copy_tensors(params)
+        with kept_gradients(params) as target:
+            try:
+                with checks.watched_passes(self, params, self._k, self._probe):
+                    steps, correction = self._way.steps_at(share), None
+                    if steps and self._way.theta:
+                        correction = self._update_correction(params, target)
+                    self._descend(params, self._scale(params, target, correction is not None))
+                    if steps:
+                        self._step_on_proxy(params, steps, correction)
+                if self._probe:
+                    checks.check_end(self._proxy, params, target, self._k, steps)
+                torch._foreach_sub_(before, params)
+                self._displacement = checks.total_norm(before)
+            except BaseException as error:
+                copy_into(params, before)
+                for p in params if isinstance(error, NonFiniteError) else []:
+                    self.state[p].clear()  # what is not finite may be in it
+                raise
 
     def _scale(self, params: list[Any], target: Sequence[Any], reuse: bool) -> Sequence[Any]:
         """Return the target's gradient as often as it counts; reuse the memory in ``.grad``."""
@@ -408,7 +367,7 @@ class ProxyAdamW(PackedOptimizer):
 
     def _update_correction(self, params: list[Any], target: Sequence[Any]) -> list[Any]:
         """Return m_k: the old estimate and the newest difference, on one batch of the proxy."""
-        self._compute_proxy_gradient(params, self.proxy.sample())
+        self._compute_proxy_gradient(params, self._proxy.sample())
         cheap, share = gradients(params), self.averaging
         old = [i for i, p in enumerate(params) if "correction" in self.state[p]]
         kept = [self.state[params[i]]["correction"] for i in old]
@@ -422,8 +381,8 @@ class ProxyAdamW(PackedOptimizer):
 
     def _descend(self, params: list[Any], found: Sequence[Any] | None = None) -> None:
         """Take AdamW's step with some gradients, or those in ``.grad``."""
-        for p, g in zip(params, found or (), strict=found is not None):
-            p.grad = g
+        if found is not None:
+            set_gradients(params, found)
         # Loading a state replaces these.
         self._adamw.param_groups, self._adamw.state = self.param_groups, self.state
         self._adamw.step()
@@ -431,7 +390,7 @@ class ProxyAdamW(PackedOptimizer):
     def _step_on_proxy(self, params: list[Any], steps: int, correction: Any) -> None:
         theta, looks, batch = self._way.theta, self._probe and self._k % PROBE.look_every == 0, None
         for t in range(steps):
-            drawn = self.proxy.sample()
+            drawn = self._proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)
             if t == self._k == 0:
                 checks.check_loss(value)
@@ -448,21 +407,21 @@ class ProxyAdamW(PackedOptimizer):
             self.state[p]["correction"] = m
         if looks:
             linear = inner_product(correction, params) - linear
-            rise = float(self.proxy.loss(batch)) - before + theta * linear
+            rise = float(self._proxy.loss(batch)) - before + theta * linear
             self._judge_proxy_steps(rise / max(abs(before), 1e-30))
 
     def _compute_proxy_gradient(self, params: list[Any], batch: Any) -> Any:
         self.ledger.proxy_sampled_gradients += 1
-        value = self.proxy.partial(batch, params)
+        value = self._proxy.partial(batch, params)
         own = {id(p) for p in params}
         # Backward passes of FSDP reach parameters without a target gradient, too.
-        clear([p for group in self.param_groups for p in group["params"] if id(p) not in own])
+        clear([p for p in parameters_of(self) if id(p) not in own])
         return value
 
     def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
         self._placeholders = True
-        every = [p for group in self.param_groups for p in group["params"]]
+        every = parameters_of(self)
         self._descend(every, [p.grad for p in every])
         for p in every if self._way.theta else []:
             self.state[p]["correction"] = torch.zeros_like(p)
@@ -484,35 +443,21 @@ class ProxyAdamW(PackedOptimizer):
 
     # -- looking and saving -----------------------------------------------------------------
 
-    def metrics(self) -> dict[str, float]:
-        """Return numbers to log; this waits for the device.
-
-        Returns
-        -------
-        dict
-            ``theta``, the weight of the target beside the proxy in the last step (1: target
-            alone); ``displacement``, how far the step went; ``residual``, the norm of the last
-            gradient it followed; ``lr`` and what was paid.
-        """
+    def newest(self) -> dict[str, float]:
+        """Return the newest step's numbers; this waits for the device."""
         share = self._last_lr / self._peak if self._peak > 0 else 1.0
-        paid = ("target_gradients", "proxy_sampled_gradients", "seconds")
         return {
             "theta": self._way.target_share(share),
             "displacement": float(self._displacement),
             "residual": float(self._residual),
             "lr": self._last_lr,
-            **{name: float(getattr(self.ledger, name)) for name in paid},
         }
 
-    def extra_state(self) -> dict[str, Any]:
-        """Return what is saved beside tensors and options."""
+    def own_state(self) -> dict[str, Any]:
+        """Return what only this optimiser saves beside tensors and options."""
         return {
-            **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS},
-            "placeholders": self._placeholders,
-            "way": self.way,
-            "ledger": self.ledger.as_dict(),
-            "proxy": self.proxy.state_dict(),
-        }
+            "way": self.way, **{name: copy.copy(getattr(self, f"_{name}")) for name in NUMBERS}
+        }  # fmt: skip
 
     def check_extra(self, extra: Mapping[str, Any]) -> None:
         """Warn of another way."""
@@ -520,11 +465,10 @@ class ProxyAdamW(PackedOptimizer):
             found = f"way={self.way!r}, but this state was saved with {extra['way']!r}"
             checks.warn(f"{found}. The run uses the new one.", UserWarning)
 
-    def load_extra(self, extra: Mapping[str, Any]) -> None:
-        """Take back what was saved beside tensors and options."""
+    def load_own(self, extra: Mapping[str, Any]) -> None:
+        """Take back what only this optimiser saves."""
         for name in NUMBERS:
             setattr(self, f"_{name}", copy.copy(extra[name]))
-        self.proxy.load_state_dict(extra["proxy"])
 
 
 def inner_product(ones: Sequence[Any] | None, others: Sequence[Any]) -> float:

@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -24,9 +24,9 @@ from proxyprox._util.validation import (
 )
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
-from proxyprox.torch.distributed import full_value
+from proxyprox.torch.distributed import full_value, parameters_of
 from proxyprox.torch.policy import PROBE
-from proxyprox.torch.proxy import MODES, Proxy, Tensors
+from proxyprox.torch.proxy import MODES, Proxy, Tensors, proxy_passes
 
 # Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
@@ -58,7 +58,6 @@ def check_settings(optimizer: Any) -> None:
     if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
         remedy = 'Use Proxy(loader, loss), or anchor="full".'
         raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
-    check_model(optimizer)
 
 
 def check_model(optimizer: Any) -> None:
@@ -66,7 +65,7 @@ def check_model(optimizer: Any) -> None:
     model, mode = optimizer.model, one_of("proxy_mode", optimizer.proxy_mode, MODES)
     if model is not None:
         own = {id(p) for p in model.parameters()} if isinstance(model, torch.nn.Module) else ()
-        if not any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        if not any(id(p) in own for p in parameters_of(optimizer)):
             allowed = "the torch.nn.Module that has the optimiser's parameters, or None"
             raise ValueError(message("model", model, allowed))
     if mode in ("eval", "no_dropout") and model is None:
@@ -188,6 +187,21 @@ def check_full_batches(proxy: Proxy, model: Any | None) -> None:
             'out full=, so that both draw batches alike; or use anchor="paired".',
             BatchStatisticsWarning,
         )
+
+
+@contextmanager
+def watched_passes(optimizer: Any, params: Tensors, k: int, probe: bool) -> Iterator[None]:
+    """Prepare for the proxy passes of outer step k; watch the first, if they are to be probed."""
+    watch = watch_statistics() if probe and k == 0 and optimizer.model is None else nullcontext()
+    with proxy_passes(optimizer, optimizer.proxy, params, k), watch:
+        yield
+
+
+def check_end(proxy: Any, params: Tensors, target: Tensors, k: int, steps: int) -> None:
+    """Refuse weights that are not finite after an outer step, and ranks that differ."""
+    check_weights(params, target, k)
+    if hasattr(proxy, "ranks"):
+        proxy.ranks.check_agreement(params, k, steps)
 
 
 def check_weights(params: Tensors, target: Tensors, k: int) -> None:

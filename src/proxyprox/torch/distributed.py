@@ -7,8 +7,6 @@ ranks that decided differently would wait for each other for ever.
 
 from __future__ import annotations
 
-import base64
-import io
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,14 +15,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from proxyprox._util.validation import Words, message, one_of
-from proxyprox.result import Ledger
 
-# The key of what a state dict holds beyond torch's own entries.
-EXTRA = "proxyprox"
 # For digests: odd, so that no bit is lost, and modulo 2^64.
 FACTOR = 6364136223846793005
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -54,6 +48,27 @@ def copy_into(tensors: Sequence[Any], values: Sequence[Any]) -> None:
     torch._foreach_copy_(local_parts(tensors), local_parts(values))
 
 
+def parameters_of(optimizer: Any) -> list[Any]:
+    """Return the parameters of all groups."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def set_gradients(params: Iterable[Any], gradients: Iterable[Any]) -> None:
+    """Put tensors, or None, into ``.grad``."""
+    for p, gradient in zip(params, gradients, strict=True):
+        p.grad = gradient
+
+
+@contextmanager
+def kept_gradients(params: Sequence[Any]) -> Iterator[list[Any]]:
+    """Put ``.grad`` back after a block, as the same tensors; they are also returned."""
+    kept = [p.grad for p in params]
+    try:
+        yield kept
+    finally:
+        set_gradients(params, kept)
+
+
 @contextmanager
 def set_gradients_aside(optimizer: Any, params: Sequence[Any]) -> Iterator[None]:
     """Keep the gradients of other parameters from the proxy's passes, where those would add to it.
@@ -63,17 +78,13 @@ def set_gradients_aside(optimizer: Any, params: Sequence[Any]) -> Iterator[None]
     others: list[Any] = []
     if is_sharded(params):
         own = {id(p) for p in params}
-        every = [p for group in optimizer.param_groups for p in group["params"]]
+        every = parameters_of(optimizer)
         every += [] if optimizer.model is None else optimizer.model.parameters()
         others = [p for p in every if id(p) not in own]
-    kept = [p.grad for p in others]
-    try:
+    with kept_gradients(others):
         for p in others:
             p.grad = None
         yield
-    finally:
-        for p, gradient in zip(others, kept, strict=True):
-            p.grad = gradient
 
 
 # -- ranks --------------------------------------------------------------------------------------
@@ -294,98 +305,3 @@ class CollectiveBytes(TorchDispatchMode):  # type: ignore[misc]
             sizes = [sum(t.numel() * t.element_size() for t in part) for part in parts]
             self.by_collective[name.strip("_")] += max(sizes)
         return result
-
-
-# -- saving -------------------------------------------------------------------------------------
-
-
-def pack(tree: Any) -> str:
-    """Return numbers, text and tensors as one text.
-
-    ``torch.distributed.checkpoint`` keeps what it knows: tensors by parameter, and the options of
-    groups, as they are. A text passes through it whole, whatever a new optimiser has in its place.
-    """
-    file = io.BytesIO()
-    torch.save(tree, file)
-    text = base64.b85encode(file.getvalue()).decode()
-    unpack(text)  # what cannot be read back is refused now
-    return text
-
-
-def unpack(text: str) -> Any:
-    """Return what :func:`pack` was given; nothing in it is executed."""
-    return torch.load(io.BytesIO(base64.b85decode(text)), weights_only=True)
-
-
-class PackedOptimizer(Optimizer):  # type: ignore[misc]
-    """An optimiser that saves more than tensors, in a text of its first group; abstract.
-
-    ``extra_state()`` returns that, ``load_extra(extra)`` takes it back, ``check_extra(extra)``
-    refuses or warns before anything is changed, and ``fill_state()`` puts zeros where steps will
-    put tensors.
-    """
-
-    ledger: Ledger
-    _placeholders = False
-
-    def is_trial_step(self, closure: Any) -> bool:
-        """Fill the state in a step that is for that only; forget it in the first real one."""
-        if is_trial(self, closure):
-            self.fill_state()
-            return True
-        if self._placeholders:
-            self.state.clear()
-            self.forget()
-            self._placeholders = False
-        return False
-
-    def forget(self) -> None:
-        """Forget what is kept beside the state."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that the rest of a run depends on, as numbers, text and tensors.
-
-        The parameters, the loaders' global random state and the scheduler are saved by their own
-        means, as with every torch optimiser. Tensors are in ``state``, by parameter, and the rest
-        is an option of the first group: ``torch.distributed.checkpoint`` keeps nothing else.
-        """
-        extra = self.extra_state()
-        saved: dict[str, Any] = super().state_dict()
-        saved["param_groups"][0][EXTRA] = pack(extra)
-        return saved
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Resume, bit for bit, from a saved state; warn of other settings than it was saved with.
-
-        ``ProxyProx`` refuses another kind of correction, as its estimate means something else.
-
-        Parameters
-        ----------
-        state_dict : mapping
-            What :meth:`state_dict` returned.
-        """
-        groups = state_dict.get("param_groups") or [{}]
-        extra = unpack(groups[0][EXTRA]) if groups[0].get(EXTRA) else {}
-        if extra.keys() != self.extra_state().keys():
-            got, remedy = sorted(map(str, state_dict)), "It was saved by another optimiser."
-            raise ValueError(message("keys of state_dict", got, f"with {EXTRA!r}", remedy))
-        self.check_extra(extra)
-        super().load_state_dict(state_dict)
-        for group in self.param_groups:
-            group[EXTRA] = ""
-        self._placeholders = bool(extra["placeholders"])
-        self.ledger = Ledger(**extra["ledger"])
-        self.load_extra(extra)
-
-
-def is_trial(optimizer: Any, closure: Any) -> bool:
-    """Tell a step by which ``torch.distributed.checkpoint`` makes a new optimiser fill its state.
-
-    Its learning rates and gradients are all 0, and nothing is known yet.
-    """
-    groups = optimizer.param_groups
-    if closure is not None or optimizer.state or any(float(g["lr"]) != 0 for g in groups):
-        return False
-    found = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-    nonzero = [full_value((gradient != 0).sum()) for gradient in found]
-    return bool(found) and not any(bool(count) for count in nonzero)

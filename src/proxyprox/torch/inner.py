@@ -298,7 +298,7 @@ class InnerSolve:
         seen: Progress | None = None
         t = 0
         while t < (optimizer.max_inner_steps if fixed is None else fixed):
-            if fixed is None and t % optimizer.check_every == 0:
+            if fixed is None:
                 seen = self.measure(t)
                 if rule(seen):
                     return t, seen

@@ -12,18 +12,19 @@ import torch
 
 from proxyprox._util.validation import flag, generator, message, whole
 from proxyprox.corrections import Correction, Plain
-from proxyprox.result import Ledger, StepRecord
+from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
-from proxyprox.torch.distributed import EXTRA, PackedOptimizer
+from proxyprox.torch.base import ProxyOptimizer
+from proxyprox.torch.distributed import kept_gradients, parameters_of
 from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
-from proxyprox.torch.proxy import Proxy, as_proxy, gradients, proxy_passes
+from proxyprox.torch.proxy import as_proxy, gradients, proxy_passes
 from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
 
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
 
-class ProxyProx(PackedOptimizer):
+class ProxyProx(ProxyOptimizer):
     r"""Proximal-point steps on a cheap proxy, corrected by the gradients in ``.grad``.
 
     .. math:: w_{k+1} \approx \arg\min_w\; \hat L(w) + \theta\langle m_k, w - w_k\rangle
@@ -76,8 +77,6 @@ class ProxyProx(PackedOptimizer):
         Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
     max_inner_steps : int
         Where rules on the residual give up.
-    check_every : int
-        Inner steps between two looks at the residual.
     keep_inner_state : bool
         Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
@@ -138,32 +137,25 @@ class ProxyProx(PackedOptimizer):
         proxy_mode: str = "frozen",
         measure_residual: bool = False,
         max_inner_steps: int = 10_000,
-        check_every: int = 1,
         keep_inner_state: bool = False,
         probe: bool = True,
         rng: int = 0,
     ) -> None:
-        self._proxy = as_proxy(proxy)
         self.correction = correction
         self.correction_weight = correction_weight
         self.stop = stop
         self.anchor = anchor
-        self.model = model
-        self.proxy_mode = proxy_mode
         self.measure_residual = flag("measure_residual", measure_residual)
         self.max_inner_steps = whole("max_inner_steps", max_inner_steps)
-        self.check_every = whole("check_every", check_every)
-        self.ledger = Ledger()
         self.record: StepRecord | None = None
-        self._probe = flag("probe", probe)
         self._rng = generator(rng)
-        self._k = 0
         self._stepper: Any = None
+        self._proxy = as_proxy(proxy)
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
-        defaults[EXTRA] = ""
         checks.check_group(defaults, self._proxy)
-        super().__init__(checks.listed_params(params), defaults)
+        listed = checks.listed_params(params)
+        super().__init__(listed, defaults, self._proxy, model, proxy_mode, probe)
         checks.check_settings(self)
         checks.stopping_rule(stop, 0)
         self.correction_weight = float(correction_weight)
@@ -200,30 +192,18 @@ class ProxyProx(PackedOptimizer):
             rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
             outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
             steps, seen = take_step(blocks, outer)
-            self._k += 1
-            self.ledger.target_gradients += paid
-            self.ledger.seconds += time.perf_counter() - begun
+            self.pay(paid, begun)
             self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
 
-    def metrics(self) -> dict[str, float]:
-        """Return the newest step's numbers, and what was paid so far, for a log.
-
-        Returns
-        -------
-        metrics : dict of str to float
-            ``theta``, ``displacement``, ``residual`` (NaN where they were not measured), ``lr`` of
-            the first group, ``target_gradients``, ``proxy_gradients``,
-            ``proxy_sampled_gradients``, ``seconds``.
-        """
-        step, paid = self.record, self.ledger.as_dict()
-        names = ("target_gradients", "proxy_gradients", "proxy_sampled_gradients", "seconds")
+    def newest(self) -> dict[str, float]:
+        """Return the newest step's numbers."""
+        step = self.record
         return {
             "theta": self.correction_weight,
             "displacement": math.nan if step is None else step.displacement,
             "residual": math.nan if step is None else step.residual,
             "lr": float(self.param_groups[0]["lr"]),
-            **{name: float(paid[name]) for name in names},
         }
 
     # -- groups and proxies -----------------------------------------------------------------
@@ -247,11 +227,6 @@ class ProxyProx(PackedOptimizer):
         if self._stepper is not None:
             self._stepper.add_params(params)
 
-    @property
-    def proxy(self) -> Proxy | None:
-        """The proxy in use."""
-        return self._proxy
-
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def swap_proxy(self, proxy: Any) -> None:
         """Replace the proxy by another of the same kind, e.g. a fresh subsample of the data.
@@ -271,31 +246,23 @@ class ProxyProx(PackedOptimizer):
             raise TypeError(message("proxy", proxy, allowed, "To change it, make a new optimiser."))
         known = [p for p, state in self.state.items() if "estimate" in state]
         if known and not self.correction.two_points:
-            before = [p.grad for p in known]
             estimates = [self.state[p]["estimate"] for p in known]
-            try:
+            with kept_gradients(known):
                 for one, sign in ((old, 1.0), (new, -1.0)):
                     with proxy_passes(self, one, known, self._k):
                         one.full(known)
                     self.ledger.proxy_gradients += 1
                     torch._foreach_add_(estimates, gradients(known), alpha=sign)
-            finally:
-                for p, g in zip(known, before, strict=True):
-                    p.grad = g
         self._proxy = new
 
     # -- saving -----------------------------------------------------------------------------
 
-    def extra_state(self) -> dict[str, Any]:
-        """Return what is saved beside tensors and options."""
+    def own_state(self) -> dict[str, Any]:
+        """Return what only this optimiser saves beside tensors and options."""
         return {
-            "k": self._k,
-            "placeholders": self._placeholders,
-            "ledger": self.ledger.as_dict(),
             "settings": self._settings_text(),
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
-            "proxy": {} if self._proxy is None else self._proxy.state_dict(),
             "inner": self._link_inner_state(),
         }
 
@@ -310,15 +277,12 @@ class ProxyProx(PackedOptimizer):
         if differing:
             checks.warn(f"{found}. The run uses the new settings.", UserWarning)
 
-    def load_extra(self, extra: Mapping[str, Any]) -> None:
-        """Take back what was saved beside tensors and options."""
-        self._k = int(extra["k"])
+    def load_own(self, extra: Mapping[str, Any]) -> None:
+        """Take back what only this optimiser saves."""
         self._rng.bit_generator.state = json.loads(extra["rng"])
-        if self._proxy is not None:
-            self._proxy.load_state_dict(extra["proxy"])
         if self._stepper.kept is not None and extra["inner"]:
-            every = (p for group in self.param_groups for p in group["params"])
-            states = ((i, self.state.get(p, {}).get("inner")) for i, p in enumerate(every))
+            params = enumerate(parameters_of(self))
+            states = ((i, self.state.get(p, {}).get("inner")) for i, p in params)
             own = {i: state for i, state in states if state}
             self._stepper.kept.load_state_dict({**extra["inner"], "state": own})
 
@@ -346,7 +310,7 @@ class ProxyProx(PackedOptimizer):
                 group["lr"] = rate
             self._link_inner_state()
         names = ["estimate"] * self._keeps + ["previous"] * self.correction.two_points
-        for p in (p for group in self.param_groups for p in group["params"] if names):
+        for p in parameters_of(self) if names else []:
             self.state[p].update({name: torch.zeros_like(p) for name in names})
 
     def forget(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +14,9 @@ from proxyprox.corrections import Correction
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Progress
 from proxyprox.torch import checks
-from proxyprox.torch.distributed import copy_into, local_parts
+from proxyprox.torch.distributed import copy_into, local_parts, parameters_of, set_gradients
 from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors, swap
-from proxyprox.torch.proxy import clear, gradients, proxy_mode, proxy_passes
+from proxyprox.torch.proxy import clear, gradients, proxy_mode
 
 if TYPE_CHECKING:
     from proxyprox.torch.optimizer import ProxyProx
@@ -36,7 +36,7 @@ def target_gradients(
     if closure is None:
         needed = f"step() with correction={correction!r} needs a closure, which it calls twice"
         raise TypeError(f"{needed}: call step(closure), or use EMA(), which needs none.")
-    params = [p for group in optimizer.param_groups for p in group["params"]]
+    params = parameters_of(optimizer)
     # Asking an uninitialised CUDA for its state would initialise it.
     cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     random_state = torch.get_rng_state()
@@ -76,8 +76,7 @@ def target_gradients(
         return loss, {p: torch.zeros_like(p) if p.grad is None else p.grad for p in known}
     finally:
         swap(known, previous)
-        for p, gradient in zip(params, found, strict=True):
-            p.grad = gradient
+        set_gradients(params, found)
 
 
 @contextmanager
@@ -239,17 +238,15 @@ def take_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | No
     if optimizer.proxy is None:
         explicit_step(blocks, outer)
         return 0, None
-    watch = checks.watch_statistics() if probe and optimizer.model is None else nullcontext()
     params = [p for block in blocks for p in block.params]
     try:
-        with proxy_passes(optimizer, optimizer.proxy, params, outer.k), watch:
+        with checks.watched_passes(optimizer, params, outer.k, outer.probe):
             if probe and not outer.paired:
                 checks.check_full_batches(optimizer.proxy, optimizer.model)
             return proximal_step(blocks, outer)
     finally:
         for block in blocks:
-            for p, g in zip(block.params, block.target, strict=True):
-                p.grad = g
+            set_gradients(block.params, block.target)
 
 
 def explicit_step(blocks: list[Block], outer: OuterStep) -> None:
@@ -270,18 +267,17 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
     for the proxy's gradients.
     """
-    moving, proxy = [block for block in blocks if block.moves], outer.optimizer.proxy
+    moving = [block for block in blocks if block.moves]
     value = correct(blocks, outer)
     try:
         for block in moving:
             prepare_subproblem(block, outer)
         outer.stepper.begin(outer.k)
         steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
-        for block in moving if outer.probe else []:
-            checks.check_weights(block.params, block.target, outer.k)
-        if outer.probe and proxy is not None and hasattr(proxy, "ranks"):
+        if outer.probe and moving:
             params = [p for block in moving for p in block.params]
-            proxy.ranks.check_agreement(params, outer.k, steps)
+            target = [g for block in moving for g in block.target]
+            checks.check_end(outer.optimizer.proxy, params, target, outer.k, steps)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
             copy_into(block.params, block.centre)
