@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -43,6 +43,10 @@ class Ledger:
         Accesses to the proxy, by kind; gradients are full passes.
     proxy_seconds : float
         Time spent inside the proxy's functions.
+    proxy_cost : float
+        Their prices, where proxies name one (``cost``).
+    proxies : mapping
+        The same counts for each of several proxies, by name, and for each level of a ladder.
     seconds : float
         Time of the whole run.
     """
@@ -62,13 +66,25 @@ class Ledger:
     proxy_hessians: int = 0
     proxy_solves: int = 0
     proxy_seconds: float = 0.0
+    proxy_cost: float = 0.0
+    proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
     def add(self, paid: Mapping[str, float]) -> None:
         """Enter what was paid, all of it or nothing if an interrupt comes."""
         vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
 
-    def as_dict(self) -> dict[str, float]:
+    def charge(self, what: str, amount: float, name: str = "", *, total: bool = True) -> None:
+        """Enter an access to a proxy: in the total, and under its name if it has one."""
+        if total:
+            setattr(self, what, getattr(self, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = self.proxies.get(name, {})
+            own = {**own, what: own.get(what, 0) + amount}
+            self.proxies = {**self.proxies, name: own}
+
+    def as_dict(self) -> dict[str, Any]:
         """Return the counts as a plain dictionary."""
         return asdict(self)
 

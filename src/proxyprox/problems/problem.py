@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array, rounding, to_numpy, zeros_like
+from proxyprox._util.arrays import Vector, copy_array, to_numpy, zeros_like
 from proxyprox._util.names import explain_names
 from proxyprox._util.validation import Words, message, offers, positive, require, require_takes
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
+from proxyprox.problems.combination import Regularized
 from proxyprox.problems.differences import (
     Differenced,
     ValueObjective,
@@ -25,11 +26,10 @@ from proxyprox.problems.differences import (
 )
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.protocols import Penalty, facts_of
+from proxyprox.problems.protocols import Penalty, facts_of, same_hessian
 from proxyprox.problems.quadratic import Zero
+from proxyprox.problems.several import Several
 
-# Stands for the matrix I among the terms of a Hessian.
-IDENTITY = "identity"
 # How the parts of a problem are called.
 CALLS = {
     "objective": {
@@ -47,25 +47,6 @@ CALLS = {
 }  # fmt: skip
 
 
-def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
-    """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
-    stated = facts_of(loss).hessian_terms
-    return [(1.0, loss)] if stated is None else list(stated)
-
-
-def same_hessian(one: Any, other: Any) -> bool:
-    """Tell whether the terms of two losses' Hessians cancel."""
-    found: list[list[Any]] = []
-    for sign, loss in ((1.0, one), (-1.0, other)):
-        for factor, leaf in hessian_terms(loss):
-            group = next((g for g in found if g[0] is leaf or g[0] == leaf), None)
-            if group is None:
-                found.append(group := [leaf, 0.0, 0.0])
-            group[1] += sign * factor
-            group[2] += abs(factor)
-    return all(abs(net) <= rounding() * size for _, net, size in found)
-
-
 @dataclass(frozen=True)
 class Problem:
     """Minimise ``L(w) + ψ(w)`` with the help of ``L̂(w) + ψ(w)``.
@@ -76,7 +57,8 @@ class Problem:
         The expensive loss. A function of ``w`` that returns its value will do, and so will a pair
         ``(value, gradient)`` of functions, whose ``value`` may be None.
     proxy : Proxy, callable or pair of callables, optional
-        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self.
+        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self. Of a
+        list of proxies, or a dict with their names, a run finds out what each is worth.
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
         to both losses; the gradients of objective and proxy do not include it.
@@ -196,6 +178,8 @@ Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     target = role == "objective"
+    if isinstance(given, (list, dict)) and not target:
+        return _as_several(given, numeric)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
         return (FunctionObjective if target else FunctionProxy)(value=given[0], gradient=given[1])
     if offers(given, "sample" if target else "value", "gradient"):
@@ -205,6 +189,49 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
     raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
+
+
+def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
+    """Return the problem with ``μ/2 ‖w − centre‖²`` added to objective and proxy alike.
+
+    The difference of the two losses, and so δ, is untouched; both become μ-strongly convex. The
+    convex theorem takes ``μ = 1/(ηK)`` and ``centre = w_0``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem to regularise.
+    mu : float
+        Strength, zero or more.
+    centre : array
+        The point to stay close to.
+
+    Returns
+    -------
+    Problem
+        The regularised problem, with the same penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic
+    >>> flat = Problem(Quadratic(np.diag([1.0, 0.0])))
+    >>> regularized(flat, mu=0.5, centre=np.zeros(2)).objective.strong_convexity
+    0.5
+    """
+    require_problem(problem)
+    losses = (problem.objective, problem.proxy)
+    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
+    return replace(problem, objective=objective, proxy=proxy)
+
+
+def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
+    """Return several proxies as one; a list of one is that proxy."""
+    named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
+    if not named:
+        raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
+    losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
+    return Several(losses) if len(losses) > 1 else next(iter(losses.values()))
 
 
 # -- what is checked before anything is paid ------------------------------------------------------

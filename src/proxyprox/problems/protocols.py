@@ -40,10 +40,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector
+from proxyprox._util.arrays import Vector, rounding
 
 Batch = Any
 """Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
+
+# Stands for the matrix I among the terms of a Hessian.
+IDENTITY = "identity"
 
 
 class Paired:
@@ -59,6 +62,14 @@ class Paired:
         changed = vars(cls).keys() & {"value", "gradient"}
         if changed and "value_and_gradient" not in vars(cls):
             cls.value_and_gradient = None
+
+
+class Secant(NamedTuple):
+    """The target's gradients, of one batch or exact, at two points."""
+
+    points: tuple[Vector, Vector]
+    gradients: tuple[Vector, Vector]
+    exact: bool
 
 
 class Work(NamedTuple):
@@ -138,6 +149,25 @@ def facts_of(loss: Any) -> Facts:
     """Return what a loss states of itself, or that nothing is stated."""
     stated = getattr(loss, "facts", None)
     return stated if isinstance(stated, Facts) else Facts()
+
+
+def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
+    """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
+    stated = facts_of(loss).hessian_terms
+    return [(1.0, loss)] if stated is None else list(stated)
+
+
+def same_hessian(one: Any, other: Any) -> bool:
+    """Tell whether the terms of two losses' Hessians cancel."""
+    found: list[list[Any]] = []
+    for sign, loss in ((1.0, one), (-1.0, other)):
+        for factor, leaf in hessian_terms(loss):
+            group = next((g for g in found if g[0] is leaf or g[0] == leaf), None)
+            if group is None:
+                found.append(group := [leaf, 0.0, 0.0])
+            group[1] += sign * factor
+            group[2] += abs(factor)
+    return all(abs(net) <= rounding() * size for _, net, size in found)
 
 
 def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:

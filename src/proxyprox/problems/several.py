@@ -1,0 +1,181 @@
+r"""Several proxies in one place, with weights that a run fits to the target.
+
+A secant of the target has d equations for a handful of weights:
+
+.. math:: \nabla L(w_1) - \nabla L(w_0) \approx \sum_i c_i
+          \bigl(\nabla\hat L_i(w_1) - \nabla\hat L_i(w_0)\bigr), \qquad c_i \ge 0.
+
+- *Units.* Before the first fit each proxy is divided by its own curvature, the trace of its
+  Hessian at the start, so that a proxy in other units counts as much as any other.
+- *The fit* is non-negative least squares on the normal equations of all secants. Each secant is
+  scaled to length one and fades as newer ones come. Secants of batches have errors, but those are
+  the target's alone: the equations stay unbiased, and their mean over batches is what counts.
+- *Small weights are zero.* Few secants see the directions in which a useless proxy is stiff.
+- *Not proven:* that secants along a run's path tell the proxies apart in directions that the path
+  has not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from proxyprox._util.arrays import Vector, from_numpy, to_numpy
+from proxyprox._util.validation import has, message
+from proxyprox.problems.combination import MixedProxy
+from proxyprox.problems.policy import SeveralPolicy
+from proxyprox.problems.protocols import Secant, facts_of
+from proxyprox.problems.quadratic import Zero
+
+Array = np.ndarray[Any, Any]
+# Returns a proxy as the run asks it, counted under its name.
+Meter = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights in use, and what they were fitted to.
+
+    ``units`` are the inverse curvatures of the proxies, 0 of one that is left out; ``gram``
+    has the products of the secants, the target's last, ``count`` how many there were.
+    """
+
+    numbers: tuple[float, ...]
+    units: tuple[float, ...]
+    gram: tuple[tuple[float, ...], ...]
+    count: int = 0
+    k: int = 0
+    explained: float = math.nan
+    leap: bool = False
+
+    @property
+    def shares(self) -> Array:
+        """The share of each proxy in the combination's curvature."""
+        units = np.array(self.units)
+        parts = np.divide(self.numbers, units, out=np.zeros(len(units)), where=units > 0)
+        return np.asarray(parts / (parts.sum() or 1.0))
+
+
+class Several(MixedProxy):
+    """Several proxies of one target: a run finds out what each is worth.
+
+    :class:`~proxyprox.Problem` makes it of a list or a dict of proxies. By itself it is their mean.
+
+    Parameters
+    ----------
+    proxies : sequence or mapping of proxies
+        The proxies; the keys of a mapping are their names in ledgers and results.
+    """
+
+    def __init__(self, proxies: Sequence[Any] | Mapping[str, Any]) -> None:
+        named = dict(proxies) if isinstance(proxies, Mapping) else {}
+        named = named or {str(i + 1): proxy for i, proxy in enumerate(proxies)}
+        self.names = tuple(map(str, named))
+        super().__init__(list(named.values()), [1 / len(named)] * len(named))
+        kinds = {str(s.dtype): s for p in self.proxies if (s := facts_of(p).start) is not None}
+        if len(kinds) > 1:
+            remedy = "Convert their data to one of them."
+            raise TypeError(message("proxies", sorted(kinds), "of one dtype", remedy))
+
+    def begin(self, w: Vector, meter: Meter) -> Weights:
+        """Return weights that give every proxy the same curvature at w."""
+        traces = [self._trace(meter(*pair), w) for pair in self._named()]
+        good = [trace for trace in traces if trace > 0]
+        middle = float(np.median(good)) if good else 1.0
+        units = tuple(0.0 if math.isnan(t) else 1 / t if t > 0 else 1 / middle for t in traces)
+        # In all 1: of losses that are like the target's their mean promises what it may reach.
+        numbers = tuple(unit / (sum(units) or 1.0) for unit in units)
+        size = len(units) + 1
+        return Weights(numbers, units, ((0.0,) * size,) * size)
+
+    def learn(self, state: Weights, secants: Sequence[Secant], k: int, meter: Meter) -> Weights:
+        """Return the weights after the target has answered at the ends of some ways."""
+        policy, gram = SeveralPolicy, np.array(state.gram)
+        units = np.array(state.units)
+        for secant in secants:
+            change = to_numpy(secant.gradients[0] - secant.gradients[1]).astype(np.float64)
+            size = float(np.linalg.norm(change))
+            if not 0 < size < math.inf:
+                continue
+            ends = [[p.gradient(w) for w in secant.points] for p in self._metered(meter)]
+            rows = np.array([to_numpy(a - b).astype(np.float64) for a, b in ends])
+            faulty = ~np.isfinite(rows).all(axis=1)
+            units[faulty], rows[faulty] = 0.0, 0.0
+            rows = np.vstack([units[:, None] * rows, change]) / size
+            fade = policy.fade[0] ** (k - state.k) if secant.exact else policy.fade[1]
+            gram = fade * gram + rows @ rows.T
+            state = replace(state, count=state.count + 1, k=k)
+        state = replace(state, units=tuple(map(float, units)), gram=tuple(map(tuple, gram)))
+        return self._fitted(state, gram)
+
+    def using(self, state: Weights, meter: Meter) -> Any:
+        """Return the combination in use."""
+        if not any(state.numbers):
+            return Zero()
+        return MixedProxy(self._metered(meter), state.numbers)
+
+    def words(self, state: Weights) -> str:
+        """Say what each proxy was worth."""
+        pairs = list(zip(self.names, state.shares, strict=True))
+        worth = ", ".join(f"{name} {share:.2f}" for name, share in pairs if share > 0)
+        idle = [name for name, share in pairs if share == 0]
+        text = f"Of the proxies' curvature: {worth or 'none'}."
+        if idle:
+            says = "says" if len(idle) == 1 else "say"
+            text += f" {' and '.join(idle)} {says} nothing about this target."
+        return text
+
+    def _named(self) -> list[tuple[Any, str]]:
+        return list(zip(self.proxies, self.names, strict=True))
+
+    def _metered(self, meter: Meter) -> list[Any]:
+        return [meter(*pair) for pair in self._named()]
+
+    @staticmethod
+    def _trace(proxy: Any, w: Vector) -> float:
+        """Return the trace of a Hessian, by random signs if there is no matrix; NaN if it fails."""
+        try:
+            if has(proxy, "hessian"):
+                return float(np.abs(np.diag(to_numpy(proxy.hessian(w)))).sum())
+            signs = from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], len(w)), like=w)
+            if has(proxy, "hvp"):
+                product = proxy.hvp(w, signs)
+            else:
+                product = proxy.gradient(w + signs / 2) - proxy.gradient(w - signs / 2)
+            return abs(float(product @ signs))
+        except ArithmeticError:
+            return math.nan
+
+    def _fitted(self, state: Weights, gram: Array) -> Weights:
+        units, policy = np.array(state.units), SeveralPolicy
+        kept = units > 0
+        while True:
+            coefficients = np.zeros(len(units))
+            coefficients[kept] = nonnegative_fit(
+                gram[:-1, :-1][np.ix_(kept, kept)], gram[:-1, -1][kept]
+            )
+            share = coefficients * gram[:-1, -1] / (coefficients @ gram[:-1, -1] or 1.0)
+            small = kept & (share < policy.share)
+            if not small.any():
+                break
+            kept = kept & ~small
+        missed = coefficients @ gram[:-1, :-1] @ coefficients - 2 * coefficients @ gram[:-1, -1]
+        explained = float(-missed / gram[-1, -1]) if gram[-1, -1] > 0 else 0.0
+        before = state.shares > 0
+        leap = explained > policy.explained and bool((before != (coefficients > 0)).any())
+        numbers = tuple(map(float, coefficients * units))
+        return replace(state, numbers=numbers, explained=explained, leap=leap)
+
+
+def nonnegative_fit(gram: Array, right: Array) -> Array:
+    """Return the c ≥ 0 of least ``cᵀAc − 2bᵀc``; of equal columns each gets the same."""
+    if not len(gram):
+        return np.zeros(0)
+    values, vectors = np.linalg.eigh(gram + 1e-9 * np.trace(gram) * np.eye(len(gram)))
+    root = np.sqrt(np.maximum(values, 1e-300))
+    return np.asarray(scipy.optimize.nnls((vectors * root).T, (vectors.T @ right) / root)[0])
