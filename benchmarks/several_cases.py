@@ -64,7 +64,9 @@ def five(name: str, seed: int, rows: int = 400) -> dict[str, Any]:
     tables = [*(X[p] for p in parts), mixed, X[anywhere[1]] * 30]
     labels = [y[p] for p in (*parts, *anywhere)]
     losses = [
-        pp.logistic_regression(scipy.sparse.csr_matrix(A) if scipy.sparse.issparse(A) else A, b, l2=L2)
+        pp.logistic_regression(
+            scipy.sparse.csr_matrix(A) if scipy.sparse.issparse(A) else A, b, l2=L2
+        )
         for A, b in zip(tables, labels, strict=True)
     ]
     return dict(zip(NAMES, losses, strict=True))

@@ -28,7 +28,7 @@ from proxyprox._util.arrays import (
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import Secant, facts_of
+from proxyprox.problems.protocols import Facts, Secant, facts_of
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -186,6 +186,11 @@ class LearntProxy:
         return self.proxy.learn(state, secants, k, self._metered)
 
     @property
+    def facts(self) -> Facts:
+        """What is known of the proxy with the numbers in use."""
+        return replace(facts_of(self.now), learns=True)
+
+    @property
     def fault(self) -> tuple[str, Vector] | None:
         """What was not finite first, of any part."""
         return next((p.fault for p in self._parts.values() if p.fault is not None), None)
@@ -231,7 +236,7 @@ def metered(proxy: Any, ledger: Ledger, start: Vector) -> Any:
     """Return a proxy as a run from some start asks it; the zero proxy is free."""
     if isinstance(proxy, Zero):
         return FreeProxy()
-    learns = has(proxy, "learn")
+    learns = facts_of(proxy).learns
     return LearntProxy(proxy, ledger, start) if learns else MeteredProxy(proxy, ledger)
 
 

@@ -465,11 +465,11 @@ class ProxyBFGS(Method):
             known["value"] = value = _finite_or_none(value)
             state = replace(state, w=state.trial, **known)
             # Of several proxies even a first one tells nothing: two answers make a secant.
-            learns = getattr(step.proxy, "learns", False)
+            learns = facts_of(step.proxy).learns
             if state.given or (
                 state.other is not None
                 and value is not None
-                and not (not learns and value <= step.proxy.value(state.other))
+                and (learns or not value <= step.proxy.value(state.other))
             ):
                 return replace(state, trial=state.other)
             return self._start(state, step)
@@ -481,13 +481,7 @@ class ProxyBFGS(Method):
         self, state: QuasiNewtonState, before: Any, after: Any, *, leap: bool
     ) -> QuasiNewtonState:
         """Keep the pairs, which are the target's alone; judge the new metric from the start."""
-        import os
-        V=os.environ.get('V','')
         metric = Metric(shift=state.metric.shift) if leap else replace(state.metric, scale=1.0)
-        if 'a' in V:
-            metric = replace(state.metric, scale=1.0)
-        if 'b' in V and leap:
-            metric = replace(state.metric, scale=1.0, score=min(state.metric.score,0.0))
         return replace(state, metric=metric, leap=2 if leap else state.leap)
 
     def _choose_start(

@@ -119,6 +119,9 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    learns : bool
+        Whether a run fits numbers of a proxy: it has ``begin``, ``learn``, ``using`` and ``words``
+        (:mod:`proxyprox.problems.several`).
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     memory : object, optional
@@ -141,6 +144,7 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    learns: bool = False
     start: Vector | None = None
     memory: Any = None
 

@@ -10,6 +10,8 @@ A secant of the target has d equations for a handful of weights:
 - *The fit* is non-negative least squares on the normal equations of all secants. Each secant is
   scaled to length one and fades as newer ones come. Secants of batches have errors, but those are
   the target's alone: the equations stay unbiased, and their mean over batches is what counts.
+- *A ridge* keeps weights even among proxies that agree, and away from one whose curvature has all
+  but vanished along the path: it would take a large weight, and be stiff elsewhere.
 - *Small weights are zero.* Few secants see the directions in which a useless proxy is stiff.
 - *Not proven:* that secants along a run's path tell the proxies apart in directions that the path
   has not seen.
@@ -29,7 +31,7 @@ from proxyprox._util.arrays import Vector, from_numpy, to_numpy
 from proxyprox._util.validation import has, message
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.policy import SeveralPolicy
-from proxyprox.problems.protocols import Secant, facts_of
+from proxyprox.problems.protocols import Facts, Secant, facts_of
 from proxyprox.problems.quadratic import Zero
 
 Array = np.ndarray[Any, Any]
@@ -81,6 +83,11 @@ class Several(MixedProxy):
         if len(kinds) > 1:
             remedy = "Convert their data to one of them."
             raise TypeError(message("proxies", sorted(kinds), "of one dtype", remedy))
+
+    @property
+    def facts(self) -> Facts:
+        """What the proxies state."""
+        return replace(super().facts, learns=True)
 
     def begin(self, w: Vector, meter: Meter) -> Weights:
         """Return weights that give every proxy the same curvature at w."""
@@ -152,23 +159,25 @@ class Several(MixedProxy):
             return math.nan
 
     def _fitted(self, state: Weights, gram: Array) -> Weights:
-        units, policy = np.array(state.units), SeveralPolicy
-        kept = units > 0
+        policy, units = SeveralPolicy, np.array(state.units)
+        A, b, kept = gram[:-1, :-1], gram[:-1, -1], units > 0
+        if not kept.any() or not gram[-1, -1] > 0:
+            return replace(state, leap=False)
+        ridge = policy.ridge * float(np.median(np.diag(A)[kept]))
         while True:
-            coefficients = np.zeros(len(units))
-            coefficients[kept] = nonnegative_fit(
-                gram[:-1, :-1][np.ix_(kept, kept)], gram[:-1, -1][kept]
-            )
-            share = coefficients * gram[:-1, -1] / (coefficients @ gram[:-1, -1] or 1.0)
+            found = np.zeros(len(units))
+            own = A[np.ix_(kept, kept)] + ridge * np.eye(int(kept.sum()))
+            found[kept] = nonnegative_fit(own, b[kept])
+            share = found * b / (found @ b or 1.0)
             small = kept & (share < policy.share)
             if not small.any():
                 break
             kept = kept & ~small
-        missed = coefficients @ gram[:-1, :-1] @ coefficients - 2 * coefficients @ gram[:-1, -1]
-        explained = float(-missed / gram[-1, -1]) if gram[-1, -1] > 0 else 0.0
-        before = state.shares > 0
-        leap = explained > policy.explained and bool((before != (coefficients > 0)).any())
-        numbers = tuple(map(float, coefficients * units))
+        # The ridge makes weights even, and smaller in all: their sum follows from the fit itself.
+        found *= (found @ b) / (found @ A @ found or 1.0)
+        explained = float(found @ b / gram[-1, -1])
+        leap = explained > policy.explained and bool(((found > 0) != (state.shares > 0)).any())
+        numbers = tuple(map(float, found * units))
         return replace(state, numbers=numbers, explained=explained, leap=leap)
 
 
