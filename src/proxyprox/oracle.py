@@ -216,7 +216,9 @@ def secants_of(state: Any, answers: Any) -> list[Secant]:
     query, path = state.question, state.path
     (point, *others), (gradient, *rest) = query.points, answers.gradients
     if query.exact or query.batch is None:
-        if path.gradient is None or same_point(path.point, point):
+        if path.gradient is None:
+            return [Secant((point,), (gradient,), True)]
+        if same_point(path.point, point):
             return []
         return [Secant((point, path.point), (gradient, path.gradient), True)]
     pairs = zip(others, rest, strict=True)

@@ -422,11 +422,13 @@ class ProxyBFGS(Method):
         if found is None or bool((found == w0).all()):
             return QuasiNewtonState(w0, w0, **kept)
         lowest = float(problem.proxy.value(found))
-        return QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        state = QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        # Proxies whose weights are not known yet are asked first whether they have its gradient.
+        return self.keep_start(state) if facts_of(problem.proxy).learns else state
 
     def keep_start(self, state: QuasiNewtonState) -> QuasiNewtonState:
         """Ask about w0 first, and then about the proxy's minimum."""
-        if state.other is None:
+        if state.other is None or state.given:
             return state
         return replace(state, w=state.other, trial=state.other, other=state.w, given=True)
 
@@ -464,12 +466,12 @@ class ProxyBFGS(Method):
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
             state = replace(state, w=state.trial, **known)
-            # Of several proxies even a first one tells nothing: two answers make a secant.
-            learns = facts_of(step.proxy).learns
+            if state.leap:
+                return self._start(replace(state, other=None), step)
             if state.given or (
                 state.other is not None
                 and value is not None
-                and (learns or not value <= step.proxy.value(state.other))
+                and (not value <= step.proxy.value(state.other))
             ):
                 return replace(state, trial=state.other)
             return self._start(state, step)

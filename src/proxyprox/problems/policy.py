@@ -21,11 +21,15 @@ class SeveralPolicy:
         costs tens of rounds even at a hundredth.
     fade : float
         What an exact secant counts one round later, and one of a batch at the next one.
-    explained : float
-        The least share of the secants that weights worth following explain.
+    explained : tuple of float
+        The least share of the secants that weights above zero explain, and those that are worth a
+        look at the combination's minimum.
+    alike : float
+        The least share of the target's first gradient that proxies of the same slope explain.
     """
 
     ridge: float = 0.1
     share: float = 0.1
     fade: tuple[float, float] = (0.8, 0.97)
-    explained: float = 0.5
+    explained: tuple[float, float] = (0.3, 0.5)
+    alike: float = 0.8

@@ -65,10 +65,10 @@ class Paired:
 
 
 class Secant(NamedTuple):
-    """The target's gradients, of one batch or exact, at two points."""
+    """The target's gradients, of one batch or exact, at two points; at first at one."""
 
-    points: tuple[Vector, Vector]
-    gradients: tuple[Vector, Vector]
+    points: tuple[Vector, ...]
+    gradients: tuple[Vector, ...]
     exact: bool
 
 

@@ -7,6 +7,8 @@ A secant of the target has d equations for a handful of weights:
 
 - *Units.* Before the first fit each proxy is divided by its own curvature, the trace of its
   Hessian at the start, so that a proxy in other units counts as much as any other.
+- *The first answer* of an exact run is a gradient at w0. If the proxies' gradients there explain
+  it, as those of the same labels do, it is the first secant, from an imagined minimum.
 - *The fit* is non-negative least squares on the normal equations of all secants. Each secant is
   scaled to length one and fades as newer ones come. Secants of batches have errors, but those are
   the target's alone: the equations stay unbiased, and their mean over batches is what counts.
@@ -25,7 +27,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 
 from proxyprox._util.arrays import Vector, from_numpy, to_numpy
 from proxyprox._util.validation import has, message
@@ -44,13 +45,12 @@ class Weights:
     """The weights in use, and what they were fitted to.
 
     ``units`` are the inverse curvatures of the proxies, 0 of one that is left out; ``gram``
-    has the products of the secants, the target's last, ``count`` how many there were.
+    has the products of the secants, the target's last.
     """
 
     numbers: tuple[float, ...]
     units: tuple[float, ...]
     gram: tuple[tuple[float, ...], ...]
-    count: int = 0
     k: int = 0
     explained: float = math.nan
     leap: bool = False
@@ -97,28 +97,31 @@ class Several(MixedProxy):
         units = tuple(0.0 if math.isnan(t) else 1 / t if t > 0 else 1 / middle for t in traces)
         # In all 1: of losses that are like the target's their mean promises what it may reach.
         numbers = tuple(unit / (sum(units) or 1.0) for unit in units)
-        size = len(units) + 1
-        return Weights(numbers, units, ((0.0,) * size,) * size)
+        return Weights(numbers, units, none(len(units)))
 
     def learn(self, state: Weights, secants: Sequence[Secant], k: int, meter: Meter) -> Weights:
         """Return the weights after the target has answered at the ends of some ways."""
         policy, gram = SeveralPolicy, np.array(state.gram)
         units = np.array(state.units)
         for secant in secants:
-            change = to_numpy(secant.gradients[0] - secant.gradients[1]).astype(np.float64)
-            size = float(np.linalg.norm(change))
+            target = change(secant.gradients)
+            size = float(np.linalg.norm(target))
             if not 0 < size < math.inf:
                 continue
             ends = [[p.gradient(w) for w in secant.points] for p in self._metered(meter)]
-            rows = np.array([to_numpy(a - b).astype(np.float64) for a, b in ends])
+            rows = np.array([change(e) for e in ends])
             faulty = ~np.isfinite(rows).all(axis=1)
             units[faulty], rows[faulty] = 0.0, 0.0
-            rows = np.vstack([units[:, None] * rows, change]) / size
+            rows = np.vstack([units[:, None] * rows, target]) / size
             fade = policy.fade[0] ** (k - state.k) if secant.exact else policy.fade[1]
             gram = fade * gram + rows @ rows.T
-            state = replace(state, count=state.count + 1, k=k)
+            state = replace(state, k=k)
         state = replace(state, units=tuple(map(float, units)), gram=tuple(map(tuple, gram)))
-        return self._fitted(state, gram)
+        fitted = self._fitted(state, gram)
+        if len(secants[-1].points) == 1 and not fitted.explained > policy.alike:
+            # A slope of its own says nothing of curvature.
+            return replace(state, gram=none(len(units)))
+        return fitted
 
     def using(self, state: Weights, meter: Meter) -> Any:
         """Return the combination in use."""
@@ -176,15 +179,31 @@ class Several(MixedProxy):
         # The ridge makes weights even, and smaller in all: their sum follows from the fit itself.
         found *= (found @ b) / (found @ A @ found or 1.0)
         explained = float(found @ b / gram[-1, -1])
-        leap = explained > policy.explained and bool(((found > 0) != (state.shares > 0)).any())
+        if explained < policy.explained[0]:
+            found *= 0.0
+        leap = explained > policy.explained[1] and bool(((found > 0) != (state.shares > 0)).any())
         numbers = tuple(map(float, found * units))
         return replace(state, numbers=numbers, explained=explained, leap=leap)
 
 
+def none(count: int) -> tuple[tuple[float, ...], ...]:
+    """Return the products of no secants of some proxies."""
+    return ((0.0,) * (count + 1),) * (count + 1)
+
+
+def change(gradients: Sequence[Vector]) -> Array:
+    """Return the difference of two gradients, or the one there is."""
+    first, *last = (to_numpy(g).astype(np.float64) for g in gradients)
+    return first - last[0] if last else first
+
+
 def nonnegative_fit(gram: Array, right: Array) -> Array:
     """Return the c ≥ 0 of least ``cᵀAc − 2bᵀc``; of equal columns each gets the same."""
+    # Here, because it takes long to import.
+    from scipy.optimize import nnls
+
     if not len(gram):
         return np.zeros(0)
     values, vectors = np.linalg.eigh(gram + 1e-9 * np.trace(gram) * np.eye(len(gram)))
     root = np.sqrt(np.maximum(values, 1e-300))
-    return np.asarray(scipy.optimize.nnls((vectors * root).T, (vectors.T @ right) / root)[0])
+    return np.asarray(nnls((vectors * root).T, (vectors.T @ right) / root)[0])
