@@ -215,9 +215,10 @@ def secants_of(state: Any, answers: Any) -> list[Secant]:
     """Return the pairs of points at which the target has answered for one batch, or exactly."""
     query, path = state.question, state.path
     (point, *others), (gradient, *rest) = query.points, answers.gradients
-    if query.exact or query.batch is None:
-        if path.gradient is None:
-            return [Secant((point,), (gradient,), True)]
+    exact = query.exact or query.batch is None
+    if path.gradient is None:
+        return [Secant((point,), (gradient,), exact)]
+    if exact:
         if same_point(path.point, point):
             return []
         return [Secant((point, path.point), (gradient, path.gradient), True)]

@@ -193,7 +193,7 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
     own, learning, memory = answers, state.learning, solver.memory
     if parts.proxy.learns:
-        learning, before = _learn(parts, state, answers, before)
+        learning, before, learnt = _learn(parts, state, answers, before)
         if learning.numbers != state.learning.numbers:
             memory.clear()
     if rule.measures:
@@ -223,19 +223,20 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     ), solved  # fmt: skip
 
 
-def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, Any]:
-    """Return what the proxy has learnt from the answers, and the method's state to go on from."""
-    proxy, k = parts.proxy, state.method.k
+def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, ...]:
+    """Return what the proxy has learnt, and the method's and the step size's state to go on from."""
+    proxy, k, learnt = parts.proxy, state.method.k, state.step_size
     proxy.adopt(state.learning)
     secants = oracle.secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
     exact = bool(secants) and secants[0].exact
     if not secants or (exact and k > POLICY.row and not is_due(k, 2)):
-        return state.learning, before
+        return state.learning, before, learnt
     old, learning = proxy.now, proxy.learn(state.learning, secants, k)
     if learning.numbers != state.learning.numbers:
         proxy.adopt(learning)
         before = parts.method.adapt(before, old, proxy.now, leap=learning.leap)
-    return learning, before
+        learnt = parts.step_size.adapt(copy_tree(learnt), old, proxy.now, learning.leap)
+    return learning, before, learnt
 
 
 class _Solver:

@@ -118,7 +118,8 @@ class Several(MixedProxy):
             state = replace(state, k=k)
         state = replace(state, units=tuple(map(float, units)), gram=tuple(map(tuple, gram)))
         fitted = self._fitted(state, gram)
-        if len(secants[-1].points) == 1 and not fitted.explained > policy.alike:
+        alike = policy.alike if secants[-1].exact else policy.explained[0]
+        if len(secants[-1].points) == 1 and not fitted.explained > alike:
             # A slope of its own says nothing of curvature.
             return replace(state, gram=none(len(units)))
         return fitted

@@ -69,6 +69,7 @@ class AutoStep(StepSize):
     # The rest is the business of the rule that is chosen.
     eta = _of_rule("eta")
     comparison_point = _of_rule("comparison_point")
+    adapt = _of_rule("adapt")
     gain = _of_rule("gain")
     restart = _of_rule("restart")
     solve = _of_rule("solve")
