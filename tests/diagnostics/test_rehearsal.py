@@ -43,7 +43,6 @@ def test_closed_forms_agree_with_many_simulated_runs(eta, proxy):
 def test_the_start_is_where_newton_says():
     quadratic = model(0.0)
     assert quadratic.start_excess == pytest.approx(GRADIENT @ np.linalg.solve(A, GRADIENT) / 2)
-    moved = QuadraticModel(A, np.zeros(3), np.ones(3), np.zeros((2, 3)))
     # The noise of an averaged gradient is no distance.
     residuals = np.random.default_rng(3).standard_normal((16, 3))
     residuals -= residuals.mean(axis=0)
