@@ -19,6 +19,7 @@ def test_steps_are_logged_to_mlflow(tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow.set_tracking_uri(tmp_path.as_uri())
+    mlflow.set_experiment("proxyprox")
     runpy.run_path(str(EXAMPLES / "mlflow_observer.py"))["fit"]()
     logged = mlflow.last_active_run().data.metrics
     assert {"eta", "gradient"} <= set(logged)
