@@ -51,6 +51,7 @@ lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
 
 format: $(VENV)/.lint  ## rewrite the code in the house's format
 	$(BIN)/ruff format .

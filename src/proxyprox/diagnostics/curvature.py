@@ -331,7 +331,7 @@ class HessianProbe:
         return len(self.batches) > 1
 
     def price(self, products: int) -> int:
-        """Return the target gradients that so many products at one point cost."""
+        """Return the target gradients that this many products at one point cost."""
         return len(self.batches) * (products + 1) if self.batches else products
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:

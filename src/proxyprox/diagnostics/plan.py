@@ -56,7 +56,7 @@ class RunPlan:
     problem : Problem
         The problem to run: with the scaled proxy, if one is offered.
     w0 : array
-        Where the audit began, and the run should.
+        The point at which the audit began, and the run should begin.
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
     atol : float

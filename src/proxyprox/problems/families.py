@@ -53,7 +53,7 @@ class Family(ABC):
     outputs : int
         Number of linear predictors of a row.
     max_curvature : float
-        A bound on the curvature over all predictors and labels; ``math.inf`` where there is none.
+        A bound on the curvature over all predictors and labels; ``math.inf`` if there is none.
     max_expected_curvature : float
         The same of the expected curvature.
     quadratic : bool

@@ -510,7 +510,7 @@ class GLM(LinearLoss, Paired):
 
     @cached_property
     def smoothness(self) -> float:
-        """A bound H on the Hessian's largest eigenvalue; infinite where the family has none."""
+        """A bound H on the Hessian's largest eigenvalue; infinite if the family has none."""
         known = self.family.canonical or self.targets is not None
         bound = self.family.max_curvature if known else self.family.max_expected_curvature
         if math.isinf(bound):
