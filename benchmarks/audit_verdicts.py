@@ -47,9 +47,9 @@ def records(truth: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "unsure": told.verdict is Verdict.UNSURE,
                     "delta/H": told.delta.estimate / told.H.estimate,
                     "rehearsed": (
-                        told.prediction.rehearsed_sgd.steps,
-                        told.prediction.rehearsed_proxyprox.steps,
-                        told.prediction.rehearsed_best.steps,
+                        told.prediction.sgd.steps,
+                        told.prediction.proxyprox.steps,
+                        told.prediction.best.steps,
                     ),
                     "truth": {name: case[name][share] for name in OPTIONS.values()},
                     "spent": told.ledger.target_gradients,

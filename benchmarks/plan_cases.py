@@ -144,7 +144,7 @@ def records(name: str, goal: pp.GLM) -> list[dict[str, Any]]:
         for share, seed in ((share, seed) for share in SHARES for seed in SEEDS):
             begun = time.perf_counter()
             told = audit(pp.Problem(goal, proxy), epsilon=share * gap, rng=seed)
-            planned = plan(told, budget=STEPS, factors=[])
+            planned = plan(told, budget=STEPS)
             end = pp.minimize(planned.problem, **planned.arguments, rng=90 + seed).w
             wanted = max(planned.epsilon, planned.expected)
             line = {

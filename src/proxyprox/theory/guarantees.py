@@ -586,9 +586,9 @@ def corollary_plan(*, epsilon: float, B: float, sigma: float, delta: float, mu: 
     scale = 5 / mu / min(limits)
     enough = 2 + 2 * scale * (1 + math.log1p(1.25 * B * (B / third) * mu * scale))
     steps = _smallest_integer(lambda n: n > 1 and eta(n) <= min(limits), enough)
-    known = {"eta": eta(steps), "mu": mu, "G": math.sqrt(mu) * math.sqrt(third)}
-    sure = guarantee(steps=steps, B=B, sigma=sigma, delta=delta, **known)
-    return Plan(steps=steps, guarantee=sure, average=mu, **known)
+    step, G = eta(steps), math.sqrt(mu) * math.sqrt(third)
+    sure = guarantee(eta=step, steps=steps, B=B, sigma=sigma, delta=delta, mu=mu, G=G)
+    return Plan(eta=step, steps=steps, guarantee=sure, mu=mu, G=G, average=mu)
 
 
 def _plan(epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
