@@ -75,7 +75,7 @@ def minimize(
         result says why: for sampled gradients ``ProxyProx(eta="auto")``, which measures its step
         size during the run; for exact ones a method that needs few of them.
     steps : int, optional
-        Outer steps to take, at most where there is a tolerance.
+        Outer steps to take; at most, if there is a tolerance.
     budget : Budget or int, optional
         Limits on what may be used; a number limits the target gradients. With sampled gradients
         either ``steps`` or ``budget`` must be given. With exact ones both are limits: a run without
@@ -83,7 +83,7 @@ def minimize(
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Where neither they nor a method are given, ``tol`` is 1e-8 (1e-5 by
+        to the subdifferential). If neither they nor a method are given, ``tol`` is 1e-8 (1e-5 by
         differences, 1e-5 in float32, 1e-4 by differences in float32), and the message says so in
         float32.
     inner : InnerSolver, optional

@@ -174,7 +174,7 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
 def value_for_report(
     problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
 ) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted.
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``, and the call to the ledger.
     """
@@ -470,7 +470,7 @@ def _length(x: Any) -> int:
 
 
 class Purchase(NamedTuple):
-    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+    """Gradients to pay for: of a batch at some points, with a number of batches of new samples."""
 
     batch: Any
     points: int

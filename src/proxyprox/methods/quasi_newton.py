@@ -1,6 +1,6 @@
 r"""A quasi-Newton method in the proxy's geometry, for targets that answer slowly and exactly.
 
-Every outer step is one round: the target's gradient (and value, where there is one) at a trial
+Every outer step is one round: the target's gradient (and value, if there is one) at a trial
 point. BFGS usually starts from a multiple of the identity and learns all of the curvature from
 rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
@@ -188,7 +188,7 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Identity:
-    """What takes the place of the Hessian where there is no proxy, or a useless one."""
+    """What takes the place of the Hessian if there is no proxy, or a useless one."""
 
     size: int
 
@@ -635,7 +635,7 @@ class ProxyBFGS(Method):
 class Local:
     """A state in the units of the parameters; NumPy arrays.
 
-    ``held`` are the parameters that rest at a bound. Where B is a matrix all of them are kept, and
+    ``held`` are the parameters that rest at a bound. If B is a matrix all of them are kept, and
     steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
     """
 
@@ -657,7 +657,7 @@ class Local:
         self.pairs = [pair for pair in both if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
-        """Return the proxy's Hessian here; None where there is no proxy."""
+        """Return the proxy's Hessian here; None if there is no proxy."""
         if not self.free.any() or (isinstance(proxy, Zero) and self.known is None):
             return None
         return Curvature(proxy, self.w, self.units, self.free, self.known)

@@ -271,7 +271,7 @@ def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON has it: None where it is not finite."""
+    """Return a number as JSON has it: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 
