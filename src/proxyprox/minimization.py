@@ -19,6 +19,7 @@ from proxyprox._util.signals import ending_signals, raise_if_ending
 from proxyprox._util.validation import flag, has, require_takes, whole
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
+from proxyprox.advice.sampling import as_problem
 from proxyprox.advice.safeguard import SafeguardedRun
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
@@ -52,7 +53,7 @@ class OracleError(RuntimeError):
 
 @explain_names
 def minimize(
-    problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
+    problem: Any, w0: Vector | str | None = None, *, method: Any = None,
     steps: int | None = None, budget: Budget | int | None = None, tol: float | None = None,
     atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None,
     averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
@@ -64,8 +65,10 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem
-        The expensive objective, the cheap proxy and the penalty they share.
+    problem : Problem, or a loss that can be sampled
+        The expensive objective, the cheap proxy and the penalty they share. A loss of a table, such
+        as :func:`~proxyprox.logistic_regression`, may come alone: a sample of its rows is the proxy
+        where that saves time, and the result says what was chosen.
     w0 : array or "proxy", optional
         Where to begin; zeros if the problem knows its size. "proxy" is the proxy's minimum; where
         none is found the result says so. A point that is given is one of the run: if the objective
@@ -138,6 +141,7 @@ def minimize(
     >>> result.steps, bool(target.value(result.w) < 0.1)
     (50, True)
     """
+    problem = as_problem(problem)
     require_problem(problem)
     require_ready(problem)
     rival, limits = defaults.rival_for(problem, safeguard), as_budget(budget)
@@ -170,9 +174,10 @@ def minimize(
             except OSError as error:
                 raise not_writable(saver, error) from error
         if ends is not None:
-            small, limited = defaults.default_tolerance(problem.objective, run.start)
-            chosen = (small, ends[1], limited) if ends[0] is None else ends
-            looking.append(watchers.Tolerance(*chosen))
+            limited = ""
+            if ends[0] is None:
+                limited = defaults.default_tolerance(problem.objective, run.start)[1]
+            looking.append(watchers.Tolerance(*ends, limited))
         if steps is not None:
             missed = "" if ends is None else "The gradient is still above the tolerance."
             looking.append(watchers.StepLimit(steps, missed))

@@ -430,7 +430,7 @@ class PartitionedGLM(LinearLoss):
         """What else is known of the loss."""
         return Facts(
             gradient_source=self.gradient_source, work=self.work, start=self.zeros(),
-            settings={"l2": self.l2},
+            settings={"l2": self.l2}, subsample=self.sample_rows,
         )  # fmt: skip
 
     def value(self, w: Vector) -> float:

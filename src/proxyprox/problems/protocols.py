@@ -108,6 +108,8 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    subsample : callable, optional
+        ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     memory : object, optional
@@ -130,6 +132,7 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     memory: Any = None
 
