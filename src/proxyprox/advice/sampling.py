@@ -73,7 +73,7 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
     if size > POLICY.widest or rows < 2 * POLICY.least:
         few = "there are too many parameters for a Hessian" if size > POLICY.widest else "it is small"
         return plain, f"it can be sampled, but {few}: L-BFGS"
-    width = size if not hasattr(problem.objective, "design") else problem.objective.design.width
+    width = work.width or size
     form, factor = costs(work, size)
     counts = np.unique(np.geomspace(min(POLICY.least, rows), rows, 40).astype(int))
     rounds = POLICY.digits / np.log(np.maximum(counts / (POLICY.rate * width), 1.01))

@@ -314,10 +314,9 @@ class Logistic(CanonicalFamily):
     def mean(self, z: Array) -> Array:
         """Return the sigmoid of z."""
         xp = namespace(z)
-        if xp is np:
-            return scipy.special.expit(z)
         small = xp.exp(-xp.abs(z))
-        return xp.where(z > 0, xp.ones_like(z), small) / (1 + small)
+        likelier = 1 / (1 + small)
+        return xp.where(z >= 0, likelier, small * likelier)
 
     def variance(self, z: Array) -> Array:
         """Return s(z)(1 − s(z))."""
@@ -393,6 +392,8 @@ class Softmax(CanonicalFamily):
     def mean(self, z: Array) -> Array:
         """Return the class probabilities, shape (n, C)."""
         xp = namespace(z)
+        if xp is np:
+            return self.potential(z)[1]
         top = xp.max(z, axis=1, keepdims=True)
         shifted = xp.exp(z - top)
         return shifted / xp.sum(shifted, axis=1, keepdims=True)

@@ -90,9 +90,9 @@ class Design:
     def predict(self, w: Any) -> Any:
         """Return ``X w``, plus the intercept."""
         if not self.in_blocks or self.X.dtype == np.float64:
-            return self._push(self.X, w)
+            return self.push(self.X, w)
         cuts = self._cuts(0, self.rows)
-        return np.concatenate([self._push(self.part(rows), w) for rows in cuts])
+        return np.concatenate([self.push(self.part(rows), w) for rows in cuts])
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
@@ -100,8 +100,6 @@ class Design:
 
     def pull_rows(self, function: Callable[[slice], Any]) -> Any:
         """Return ``Xᵀ f(rows)``, f being given the rows of a block."""
-        if not self.in_blocks:
-            return self._pull(self.X, function(slice(None)))
         return self._sum(lambda rows, _: function(rows))
 
     def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
@@ -109,21 +107,28 @@ class Design:
 
         ``f`` is given the rows of a block and their predictors.
         """
-        if not self.in_blocks:
-            return self._pull(self.X, function(slice(None), self._push(self.X, w)))
-        return self._sum(lambda rows, part: function(rows, self._push(part, w)))
+        return self._sum(lambda rows, part: function(rows, self.push(part, w)))
 
     def _cuts(self, first: int, end: int) -> list[slice]:
         return [slice(at, min(at + self.step, end)) for at in range(first, end, self.step)]
 
     def _sum(self, function: Callable[[slice, Any], Any]) -> Any:
-        """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows, by several threads."""
+        """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows."""
+        return self.visit(lambda rows, part: self._pull(part, function(rows, part)), 0.0)
+
+    def visit(self, function: Callable[[slice, Any], Any], zero: Any = None) -> Any:
+        """Call ``f(rows, part)`` for blocks of rows, in several threads; return zero plus the sum.
+
+        Without a zero nothing is added up.
+        """
+        if not self.in_blocks:
+            return function(slice(None), self.X)
 
         def add_blocks(cut: tuple[int, int]) -> Any:
-            total: Any = 0.0
+            total = zero
             for rows in self._cuts(*cut):
-                part = self.part(rows)
-                total = total + self._pull(part, function(rows, part))
+                found = function(rows, self.part(rows))
+                total = None if zero is None else total + found
             return total
 
         # The parts do not depend on the number of threads, so that neither does the sum.
@@ -131,11 +136,14 @@ class Design:
         cuts = [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
         threads = min(thread_count(), len(cuts))
         if threads == 1:
-            return sum(map(add_blocks, cuts))
-        with ThreadPoolExecutor(threads) as pool:
-            return sum(pool.map(add_blocks, cuts))
+            found = [add_blocks(cut) for cut in cuts]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = [*pool.map(add_blocks, cuts)]
+        return None if zero is None else sum(found)
 
-    def _push(self, X: Any, w: Any) -> Any:
+    def push(self, X: Any, w: Any) -> Any:
+        """Return ``X w`` of a block, plus the intercept."""
         return X @ w[:-1] + w[-1] if self.intercept else X @ w
 
     def _pull(self, X: Any, residual: Any) -> Any:
@@ -225,11 +233,11 @@ class Design:
         if self.sparse and other.sparse:
             return _equal(self.X, other.X)
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
-        step = max(1, BLOCK // self.columns)
-        return all(
-            _equal(to_numpy(self.block(start, step)), to_numpy(other.block(start, step)))
-            for start in range(0, self.rows, step)
-        )
+        return all(_equal(self._rows(cut), other._rows(cut)) for cut in self._cuts(0, self.rows))
+
+    def _rows(self, cut: slice) -> Any:
+        rows = self.X[cut]
+        return rows.toarray() if self.sparse else to_numpy(rows)
 
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
@@ -453,7 +461,14 @@ class GLM(LinearLoss, Paired):
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        return self._value_of(w, self._total_loss(slice(None), self._predict(w)))
+        design, totals = self.design, list[float]()
+        matrix = self._by_output(w)
+
+        def note(rows: slice, part: Any) -> None:
+            totals.append(self._losses_and_slopes(rows, design.push(part, matrix))[0])
+
+        design.visit(note)
+        return self._value_of(w, math.fsum(totals))
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
@@ -474,13 +489,9 @@ class GLM(LinearLoss, Paired):
         totals: list[float] = []
 
         def slopes(rows: slice, z: Any) -> Any:
-            if self.family.canonical:
-                losses, slopes = self.family.potential(z)
-            else:
-                labels = None if self._labels is None else self._labels[rows]
-                losses, slopes = (self._rows(name, z, labels) for name in ("loss", "slope"))
-            totals.append(float(self.design.xp.sum(self._weighed(rows, losses))))
-            return self._weighed(rows, slopes)
+            total, found = self._losses_and_slopes(rows, z)
+            totals.append(total)
+            return found
 
         gradient = self._full_gradient(w, slopes)
         # Rounded once: the order in which threads have added blocks does not matter.
@@ -542,7 +553,7 @@ class GLM(LinearLoss, Paired):
         hessian = min(design.gram_work) * outputs * (outputs + 1) / 2
         # 20 µs of calls, two passes over the entries, and the family's function of each row.
         gradient = 2e4 + outputs * (2.0 * entries + 15.0 * design.rows)
-        return Work(gradient, hessian, design.rows)
+        return Work(gradient, hessian, design.rows, design.width)
 
     @property
     def facts(self) -> Facts:
@@ -702,14 +713,16 @@ class GLM(LinearLoss, Paired):
         outputs, design = self.family.outputs, self.design
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
-    def _total_loss(self, rows: slice, z: Any) -> float:
-        """Return the weighted sum of some rows' losses, of canonical families without labels."""
+    def _losses_and_slopes(self, rows: slice, z: Any) -> tuple[float, Any]:
+        """Return some rows' weighted total loss and slopes, of canonical families without labels."""
         family = self.family
         if isinstance(family, CanonicalFamily):
-            losses = family.log_partition(z)
+            losses, slopes = family.potential(z)
         else:
-            losses = self._rows("loss", z, None if self._labels is None else self._labels[rows])
-        return float(self.design.xp.sum(self._weighed(rows, losses)))
+            labels = None if self._labels is None else self._labels[rows]
+            losses, slopes = (self._rows(name, z, labels) for name in ("loss", "slope"))
+        total = float(self.design.xp.sum(self._weighed(rows, losses)))
+        return total, self._weighed(rows, slopes)
 
     def _value_of(self, w: Vector, total: float) -> float:
         total = total / self.design.rows

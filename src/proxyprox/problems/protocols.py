@@ -64,12 +64,15 @@ class Paired:
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
+    ``width`` is the number of columns, if each output of a row is a combination of them.
+
     Choices that follow from it are then the same in every run, resumed ones included.
     """
 
     gradient: float
     hessian: float
     rows: int
+    width: int | None = None
 
 
 @dataclass(frozen=True)
