@@ -19,15 +19,14 @@ from proxyprox._util.signals import ending_signals, raise_if_ending
 from proxyprox._util.validation import flag, has, require_takes, whole
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
-from proxyprox.advice.sampling import as_problem
 from proxyprox.advice.safeguard import SafeguardedRun
+from proxyprox.advice.sampling import as_problem
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
 from proxyprox.observers import Ending, Observer, Saving, as_ending, check_observers, not_writable
 from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
-from proxyprox.problems import Problem
 from proxyprox.problems.problem import require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run

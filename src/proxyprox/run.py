@@ -615,7 +615,8 @@ class Run:
     @property
     def left(self) -> float:
         """What is left to gain by the method's model, in units of what is close enough."""
-        return defaults.share_left(self.problem.objective, self.start, self.method.gaps(self.state.method))
+        gaps = self.method.gaps(self.state.method)
+        return defaults.share_left(self.problem.objective, self.start, gaps)
 
     @property
     def _known_ahead(self) -> float:

@@ -59,7 +59,9 @@ def test_sampled_hessians_are_of_the_same_rows_each_time_and_near_the_whole():
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-def test_float32_data_stay_as_they_are_and_vectors_of_numpy_are_float64(family, kind, intercept, regression, stored, labels):
+def test_float32_data_stay_and_vectors_of_numpy_are_float64(
+    family, kind, intercept, regression, stored, labels
+):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(14, 3)).astype(np.float32)
     loss = regression(

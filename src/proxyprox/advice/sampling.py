@@ -71,11 +71,13 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
     plain = ProxyBFGS(memory=POLICY.memory)
     rows = work.rows
     if size > POLICY.widest or rows < 2 * POLICY.least:
-        few = "there are too many parameters for a Hessian" if size > POLICY.widest else "it is small"
+        few = (
+            "there are too many parameters for a Hessian" if size > POLICY.widest else "it is small"
+        )
         return plain, f"it can be sampled, but {few}: L-BFGS"
     width = work.width or size
     form, factor = costs(work, size)
-    counts = np.unique(np.geomspace(min(POLICY.least, rows), rows, 40).astype(int))
+    counts = np.unique(np.geomspace(POLICY.least, rows / 2, 40).astype(int))
     rounds = POLICY.digits / np.log(np.maximum(counts / (POLICY.rate * width), 1.01))
     shares = counts / rows
     search = shares * (POLICY.hessians * form + POLICY.gradients) + 2 * factor

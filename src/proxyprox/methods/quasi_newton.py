@@ -146,9 +146,13 @@ class Curvature:
                 full = np.stack([self._product(row) for row in np.eye(self.size)])
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
-            kept = units[:, None] * full.astype(np.float64) * units
+            kept = full.astype(np.float64, copy=False)
+            if (units != 1).any():
+                kept = units[:, None] * kept * units
             kept = kept if free.all() else kept[np.ix_(free, free)]
-            self.matrix = absolute((kept + kept.T) / 2)
+            # The Hessian of a sample of a convex loss is not checked: that takes a factor.
+            convex = form and facts_of(proxy).convex
+            self.matrix = kept if convex else absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
             # The product with random signs is about as long as the Frobenius norm.
@@ -306,7 +310,12 @@ class Metric:
         policy, pairs = QuasiNewtonPolicy, pairs[-QuasiNewtonPolicy.window :]
         if not pairs:
             return self
-        along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
+        if curvature.matrix is None:
+            along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
+        else:
+            steps = np.array([s for s, _, _ in pairs])
+            along = np.abs(((steps @ curvature.matrix) * steps).sum(axis=1))
+            along /= np.array([sy for _, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = policy.fade ** np.arange(len(pairs))[::-1]
         scales, shifts = self.scales(along), np.logspace(*policy.grid)

@@ -60,7 +60,7 @@ class Design:
     @property
     def in_blocks(self) -> bool:
         """Whether products go through blocks of rows: not those of torch."""
-        return self.sparse or is_numpy_array(self.X)
+        return bool(self.sparse or is_numpy_array(self.X))
 
     def asarray(self, array: Any) -> Any:
         """Return a NumPy array in the library and device of the data; NumPy's are float64."""
@@ -72,7 +72,7 @@ class Design:
     def step(self) -> int:
         """Rows of a block that stays in the cache; of sparse data, rows of a few of these."""
         if self.sparse:
-            return max(1, 4 * BLOCK * self.rows // max(self.X.nnz, 1))
+            return max(1, 4 * BLOCK * self.rows // max(int(self.X.nnz), 1))
         return max(1, BLOCK // self.width)
 
     def part(self, rows: slice) -> Any:
@@ -714,7 +714,7 @@ class GLM(LinearLoss, Paired):
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
     def _losses_and_slopes(self, rows: slice, z: Any) -> tuple[float, Any]:
-        """Return some rows' weighted total loss and slopes, of canonical families without labels."""
+        """Return some rows' total loss and slopes, weighted; of canonical families without labels."""
         family = self.family
         if isinstance(family, CanonicalFamily):
             losses, slopes = family.potential(z)
