@@ -85,9 +85,11 @@ def minimize(
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Where neither they nor a method are given, ``tol`` is 1e-8 (1e-5 by
-        differences, 1e-5 in float32, 1e-4 by differences in float32), and the message says so in
-        float32.
+        to the subdifferential). Gaps go with squares: ``tol=1e-4`` leaves about 1e-8 of the first
+        gap ``L(w0) − L*`` where curvatures are alike, more where they are not. Where neither they
+        nor a method are given, the run ends where the method's own model, or the pace of the last
+        losses if that says more, leaves 1e-9 of that gap; and otherwise where ``tol`` is 1e-8
+        (1e-5 by differences or in float32, 1e-4 with both), which the message says.
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional

@@ -48,7 +48,8 @@ class MeteredProxy:
     iterate is the next centre, so that its gradient is there already when the next outer step
     asks for ∇L̂(w_k). ``derived`` holds what a method has computed from the proxy at a point that
     its state names: after a resume it is computed again. ``fault`` is what was not finite first
-    ("value", "gradient", …), and where, until it is reset. Whatever else the proxy offers is passed on.
+    ("value", "gradient", …), and where, until it is reset. Whatever else the proxy offers is
+    passed on.
     """
 
     def __init__(self, proxy: Any, ledger: Ledger) -> None:

@@ -714,7 +714,7 @@ class GLM(LinearLoss, Paired):
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
     def _losses_and_slopes(self, rows: slice, z: Any) -> tuple[float, Any]:
-        """Return some rows' total loss and slopes, weighted; of canonical families without labels."""
+        """Return some rows' total loss and their slopes, of canonical families without labels."""
         family = self.family
         if isinstance(family, CanonicalFamily):
             losses, slopes = family.potential(z)
