@@ -304,7 +304,7 @@ class SafeguardedRun:
             logging.getLogger("proxyprox").warning(step.note)
         return step
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+    def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
         return self._arms.state.proxy and self._arms.run.converged(tol, atol)
 

@@ -35,7 +35,7 @@ def factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
     while True:
         np.fill_diagonal(matrix, diagonal + shift)
         try:
-            factor = cho_factor(matrix)
+            factor = cho_factor(matrix, check_finite=False)
             # Callers look at what comes out: an overflow in q is theirs to handle.
             return lambda q: cho_solve(factor, q, check_finite=False)
         except np.linalg.LinAlgError:

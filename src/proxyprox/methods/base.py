@@ -265,6 +265,10 @@ class Method:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""
         return math.nan
 
+    def gaps(self, state: Any) -> tuple[float, float]:
+        """Return what is left to gain, and what there was at first; NaN if that is not known."""
+        return math.nan, math.nan
+
 
 @dataclass(frozen=True)
 class CorrectedState:
