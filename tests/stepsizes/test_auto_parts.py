@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.problems.protocols import halves_of
+from proxyprox.problems.problem import halves_of
 from proxyprox.stepsizes.auto_proxy import (
     Noise,
     Point,
@@ -85,13 +85,13 @@ def test_the_halves_of_a_batch_make_up_its_gradient_and_show_its_noise(target):
     w, exact, seen, true = np.ones(8), target.gradient(np.ones(8)), [], []
     for _ in range(1500):
         batch = target.sample(rng)
-        one, other = (target.gradient(w, half) for half in halves_of(target, batch))
+        one, other = (target.gradient(w, half) for half in halves_of(target.facts, batch))
         assert np.allclose((one + other) / 2, target.gradient(w, batch))
         seen.append(((one - other) ** 2).sum() / 4)
         true.append((((one + other) / 2 - exact) ** 2).sum())
     assert np.mean(seen) == pytest.approx(np.mean(true), rel=0.1)
-    assert halves_of(target, None) is None
-    assert halves_of(target, np.arange(3)) is None
+    assert halves_of(target.facts, None) is None
+    assert halves_of(target.facts, np.arange(3)) is None
 
 
 def test_the_damping_of_a_quadratic_proxy_is_its_formula():

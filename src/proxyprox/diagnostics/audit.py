@@ -14,8 +14,16 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
+from proxyprox._util.validation import (
+    as_list,
+    explain_names,
+    generator,
+    has,
+    message,
+    one_of,
+    positive,
+    whole,
+)
 from proxyprox.advice.audit_policy import AuditPolicy
 from proxyprox.diagnostics import curvature
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
@@ -47,12 +55,12 @@ from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Ledger
 from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxyprox import theory
-from proxyprox._util.validation import as_list, flag, instance, message, positive
+from proxyprox._util.validation import as_list, count_words, flag, instance, message, positive
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
 from proxyprox.averaging import Averaging, Geometric, Last, Uniform
 from proxyprox.diagnostics.rehearsal import STEPS, rehearse
@@ -25,7 +25,7 @@ from proxyprox.diagnostics.sampling import rows_at_hand
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem, regularized
-from proxyprox.result import Budget, Ledger, as_budget, count_words
+from proxyprox.result import Budget, Ledger, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, Residual, StronglyConvex
 

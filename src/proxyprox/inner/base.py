@@ -20,7 +20,8 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.validation import has, whole
-from proxyprox.problems.protocols import Penalty, Work, facts_of
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Penalty, Work
 from proxyprox.stopping import Criterion, Progress
 
 

@@ -24,7 +24,7 @@ from proxyprox.inner.base import (
     descend,
     first_share,
 )
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.stopping import Criterion, Progress
 
 
