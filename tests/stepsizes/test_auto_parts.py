@@ -11,18 +11,18 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.problems.problem import halves_of
-from proxyprox.stepsizes.auto_proxy import (
+from proxyprox.stepsizes.auto import (
+    AutoStep,
+    AutoStepPolicy,
     Noise,
     Point,
-    ProxyStep,
-    ProxyStepPolicy,
     Similarity,
     horizon,
     is_due,
 )
 from proxyprox.stepsizes.base import Observation
 
-POLICY = ProxyStepPolicy()
+POLICY = AutoStepPolicy()
 
 
 def gain_of(k, drift=0.0, **known):
@@ -73,10 +73,10 @@ def test_half_batches_and_two_batches_at_one_point_estimate_the_noise_without_bi
     for _ in range(1500):
         first, second = (loss.gradient(np.ones(4), loss.sample(rng)) for _ in range(2))
         here, there = np.ones(4), np.zeros(4)
-        state = ProxyStep().init(there, None)
+        state = AutoStep().init(there, None)
         state = dataclasses.replace(state, previous=Point(here, there, first), eta=1e-3)
         seen = Observation(1, there, there, there, elsewhere=((here, second, None),))
-        found.append(ProxyStep().observe(state, seen).noise.recent)
+        found.append(AutoStep().observe(state, seen).noise.recent)
     assert np.mean(found) == pytest.approx(4.0, rel=0.08)
 
 

@@ -13,10 +13,12 @@ from numpy.random import Generator
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Point,
+    Progress,
     Solver,
     SolverPolicy,
     Subproblem,
@@ -25,7 +27,6 @@ from proxyprox.inner.base import (
     first_share,
 )
 from proxyprox.problems.problem import facts_of
-from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
