@@ -25,14 +25,13 @@ APP = Path(proxyprox_app.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_util"],
-    ["problems", "penalties", "corrections", "stopping", "averaging", "theory", "intervals"],
+    ["problems", "penalties", "corrections", "averaging", "theory", "intervals"],
     ["result"],
-    ["inner"],
+    ["inner", "stopping"],
     ["stepsizes"],
     ["methods"],
     ["oracle"],
     ["checkpoint"],
-    ["path"],
     ["advice"],
     ["run"],
     ["observers"],

@@ -69,7 +69,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
-from proxyprox._util.validation import message, positive
+from proxyprox._util.validation import instance, message, positive
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stepsizes.base import (
@@ -485,6 +485,9 @@ class AutoStep(StepSize):
     policy: AutoStepPolicy = field(default_factory=AutoStepPolicy, repr=False)
 
     measures: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        instance("policy", self.policy, AutoStepPolicy, "an AutoStepPolicy")
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = True) -> AutoState:
         """Return what is known before the first step; without a proxy, h is L itself."""
