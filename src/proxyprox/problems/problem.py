@@ -164,7 +164,7 @@ class Problem:
         if self.bounds is not None:
             box = as_box(self.bounds)
             if self.penalty is not None and self.penalty is not box:
-                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+                raise TypeError(message("penalty", self.penalty, "left out if there are bounds"))
             if size is not None and box.size not in (None, size):
                 got = Words(f"{box.size} of them")
                 raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))
@@ -295,3 +295,8 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
     return copy_array(start)
+
+
+def as_problem(given: Any) -> Any:
+    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
+    return Problem(given) if facts_of(given).subsample is not None else given
