@@ -1,6 +1,6 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
-from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy
+from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
 from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
@@ -13,7 +13,7 @@ from proxyprox.problems.glm import (
     softmax_regression,
 )
 from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.problem import Problem, regularized
+from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
 

@@ -26,7 +26,8 @@ from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, d
 from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
-from proxyprox.problems.protocols import IDENTITY, Batch, Facts, Work, facts_of, hessian_terms
+from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
+from proxyprox.problems.protocols import Batch, Facts, Work
 
 
 class Combination:
@@ -76,7 +77,7 @@ class Combination:
         works = [each.work for each in stated if each.work is not None]
         work = None
         if len(works) == len(stated):
-            gradients, hessians, rows = zip(*works, strict=True)
+            gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
         sampled = all(each.sampled_hessian is not None for each in stated)
         starts = (each.start for each in stated if each.start is not None)
@@ -368,6 +369,40 @@ class Regularized(Combination):
         self.mu = check.nonnegative("mu", mu)
         self.centre = check.vector("centre", centre, getattr(loss, "dim", None))
         super().__init__([loss], [1.0], mu=self.mu, centre=self.centre)
+
+
+def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
+    """Return the problem with ``μ/2 ‖w − centre‖²`` added to objective and proxy alike.
+
+    The difference of the two losses, and so δ, is untouched; both become μ-strongly convex. The
+    convex theorem takes ``μ = 1/(ηK)`` and ``centre = w_0``.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem to regularise.
+    mu : float
+        Strength, zero or more.
+    centre : array
+        The point to stay close to.
+
+    Returns
+    -------
+    Problem
+        The regularised problem, with the same penalty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic
+    >>> flat = Problem(Quadratic(np.diag([1.0, 0.0])))
+    >>> regularized(flat, mu=0.5, centre=np.zeros(2)).objective.strong_convexity
+    0.5
+    """
+    check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
+    losses = (problem.objective, problem.proxy)
+    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
+    return replace(problem, objective=objective, proxy=proxy)
 
 
 def _loss(user: str, role: str, part: Any) -> Any:

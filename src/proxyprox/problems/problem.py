@@ -12,12 +12,18 @@ from typing import Any
 import numpy as np
 from array_api_compat import is_numpy_array
 
-from proxyprox._util.arrays import Vector, copy_array, to_numpy, zeros_like
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import Words, message, offers, positive, require, require_takes
+from proxyprox._util.arrays import Vector, copy_array, rounding, to_numpy, zeros_like
+from proxyprox._util.validation import (
+    Words,
+    explain_names,
+    message,
+    offers,
+    positive,
+    require,
+    require_takes,
+)
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
-from proxyprox.problems.combination import Regularized
 from proxyprox.problems.differences import (
     Differenced,
     ValueObjective,
@@ -26,10 +32,11 @@ from proxyprox.problems.differences import (
 )
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.protocols import Penalty, facts_of, same_hessian
+from proxyprox.problems.protocols import Batch, Facts, Penalty
 from proxyprox.problems.quadratic import Zero
-from proxyprox.problems.several import Several
 
+# Stands for the matrix I among the terms of a Hessian.
+IDENTITY = "identity"
 # How the parts of a problem are called.
 CALLS = {
     "objective": {
@@ -45,6 +52,39 @@ CALLS = {
     },
     "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
 }  # fmt: skip
+
+
+def facts_of(loss: Any) -> Facts:
+    """Return what a loss states of itself, or that nothing is stated."""
+    stated = getattr(loss, "facts", None)
+    return stated if isinstance(stated, Facts) else Facts()
+
+
+def halves_of(facts: Facts, batch: Batch) -> tuple[Batch, Batch] | None:
+    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
+    if batch is None or not facts.divisible or len(batch) % 2 or not len(batch):
+        return None
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
+
+
+def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
+    """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
+    stated = facts_of(loss).hessian_terms
+    return [(1.0, loss)] if stated is None else list(stated)
+
+
+def same_hessian(one: Any, other: Any) -> bool:
+    """Tell whether the terms of two losses' Hessians cancel."""
+    found: list[list[Any]] = []
+    for sign, loss in ((1.0, one), (-1.0, other)):
+        for factor, leaf in hessian_terms(loss):
+            group = next((g for g in found if g[0] is leaf or g[0] == leaf), None)
+            if group is None:
+                found.append(group := [leaf, 0.0, 0.0])
+            group[1] += sign * factor
+            group[2] += abs(factor)
+    return all(abs(net) <= rounding() * size for _, net, size in found)
 
 
 @dataclass(frozen=True)
@@ -125,7 +165,7 @@ class Problem:
         if self.bounds is not None:
             box = as_box(self.bounds)
             if self.penalty is not None and self.penalty is not box:
-                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+                raise TypeError(message("penalty", self.penalty, "left out if there are bounds"))
             if size is not None and box.size not in (None, size):
                 got = Words(f"{box.size} of them")
                 raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))
@@ -191,42 +231,11 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
 
 
-def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
-    """Return the problem with ``μ/2 ‖w − centre‖²`` added to objective and proxy alike.
-
-    The difference of the two losses, and so δ, is untouched; both become μ-strongly convex. The
-    convex theorem takes ``μ = 1/(ηK)`` and ``centre = w_0``.
-
-    Parameters
-    ----------
-    problem : Problem
-        The problem to regularise.
-    mu : float
-        Strength, zero or more.
-    centre : array
-        The point to stay close to.
-
-    Returns
-    -------
-    Problem
-        The regularised problem, with the same penalty.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic
-    >>> flat = Problem(Quadratic(np.diag([1.0, 0.0])))
-    >>> regularized(flat, mu=0.5, centre=np.zeros(2)).objective.strong_convexity
-    0.5
-    """
-    require_problem(problem)
-    losses = (problem.objective, problem.proxy)
-    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
-    return replace(problem, objective=objective, proxy=proxy)
-
-
 def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
     """Return several proxies as one; a list of one is that proxy."""
+    # Here, because combinations are made of what this module knows.
+    from proxyprox.problems.several import Several
+
     named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
     if not named:
         raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
@@ -301,3 +310,8 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
     return copy_array(start)
+
+
+def as_problem(given: Any) -> Any:
+    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
+    return Problem(given) if facts_of(given).subsample is not None else given

@@ -40,13 +40,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, rounding
+from proxyprox._util.arrays import Vector
 
 Batch = Any
 """Whatever an objective's ``sample`` returns; ``None`` stands for all of the data."""
-
-# Stands for the matrix I among the terms of a Hessian.
-IDENTITY = "identity"
 
 
 class Paired:
@@ -75,12 +72,15 @@ class Secant(NamedTuple):
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
+    ``width`` is the number of columns, if each output of a row is a combination of them.
+
     Choices that follow from it are then the same in every run, resumed ones included.
     """
 
     gradient: float
     hessian: float
     rows: int
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,8 @@ class Facts:
     learns : bool
         Whether a run fits numbers of a proxy: it has ``begin``, ``learn``, ``using`` and ``words``
         (:mod:`proxyprox.problems.several`).
+    subsample : callable, optional
+        ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     memory : object, optional
@@ -145,41 +147,9 @@ class Facts:
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
     learns: bool = False
+    subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     memory: Any = None
-
-
-def facts_of(loss: Any) -> Facts:
-    """Return what a loss states of itself, or that nothing is stated."""
-    stated = getattr(loss, "facts", None)
-    return stated if isinstance(stated, Facts) else Facts()
-
-
-def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
-    """Return numbers and losses whose Hessians make up that of a loss; mostly itself, once."""
-    stated = facts_of(loss).hessian_terms
-    return [(1.0, loss)] if stated is None else list(stated)
-
-
-def same_hessian(one: Any, other: Any) -> bool:
-    """Tell whether the terms of two losses' Hessians cancel."""
-    found: list[list[Any]] = []
-    for sign, loss in ((1.0, one), (-1.0, other)):
-        for factor, leaf in hessian_terms(loss):
-            group = next((g for g in found if g[0] is leaf or g[0] == leaf), None)
-            if group is None:
-                found.append(group := [leaf, 0.0, 0.0])
-            group[1] += sign * factor
-            group[2] += abs(factor)
-    return all(abs(net) <= rounding() * size for _, net, size in found)
-
-
-def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:
-    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
-    if batch is None or not facts_of(loss).divisible or len(batch) % 2 or not len(batch):
-        return None
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,8 @@ from proxyprox._util.arrays import Vector, from_numpy, to_numpy
 from proxyprox._util.validation import has, message
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.policy import SeveralPolicy
-from proxyprox.problems.protocols import Facts, Secant, facts_of
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.problems.quadratic import Zero
 
 Array = np.ndarray[Any, Any]
