@@ -632,7 +632,7 @@ class ProxyBFGS(Method):
         accepted = change <= SolverPolicy.sufficient * slope
         if state.leap == 1:
             # Elsewhere the mean curvature on a long way is not that at its end.
-            state, pair = replace(state, leap=0), {}
+            state, pair = replace(state, leap=0), dict[str, Any]()
             if bend < agreement**2:
                 pair["steps"] = [*state.steps, move][-self.memory :]
                 pair["changes"] = [*state.changes, gradient - state.gradient][-self.memory :]
