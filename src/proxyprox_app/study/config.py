@@ -181,6 +181,8 @@ class MethodSettings:
         }
         kind = f" with correction = {self.correction!r}" if self.correction else ""
         _refuse_keys(self, (key for key in unused if unused[key]), "method", self.name + kind)
+        if self.name == "adam" and self.measures_step_size:
+            raise ConfigError('[method] eta of adam must be one or more numbers, got "auto".')
 
     @property
     def measures_step_size(self) -> bool:
