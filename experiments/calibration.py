@@ -229,7 +229,7 @@ def truss() -> System:
     ends = np.array(bars)
     free = np.arange(4, 20)
     rest = np.linalg.norm(nodes[ends[:, 1]] - nodes[ends[:, 0]], axis=1)
-    loads = [(18, 0.04), (19, -0.05), (13, -0.08), (9, 0.06), (16, -0.04)]
+    loads = [(18, 0.016), (19, -0.02), (13, -0.032), (9, 0.024), (16, -0.016)]
 
     def assemble(u: Array, areas: Array) -> tuple[Array, Array]:
         spots = nodes + u.reshape(-1, 2)
@@ -261,7 +261,7 @@ def truss() -> System:
         return np.concatenate(found)
 
     truth = 0.4 * np.cos(np.arange(20.0))
-    return System("truss", lambda w: model(w, 7), lambda w: model(w, 1), truth, 0.003, prior=0.1)
+    return System("truss", lambda w: model(w, 7), lambda w: model(w, 1), truth, 0.001, prior=0.1)
 
 
 def transport() -> System:
@@ -341,3 +341,17 @@ def chaotic() -> System:
         "Lorenz", _lorenz, lambda p: (1.0, 1.0, 20.0), 3.0, kept=30, fine=600, coarse=600,
         truth=np.log([10.0, 28.0, 8 / 3]), noise=0.5, spread=0.05,
     )  # fmt: skip
+
+
+def tuning() -> list[System]:
+    """Return the simulators on which the mapping's constants were chosen, with four older ones."""
+    log = np.log
+    return [
+        ode("SEIR, tuning", _seir, lambda p: (1 - p[4] - p[5], p[5], p[4], 0.0), 80.0, kept=40,
+            fine=640, coarse=80, truth=log([0.5, 0.35, 0.15, 0.95, 0.004, 0.01]), noise=0.05,
+            seen=[2], relative=True),
+        ode("dose, tuning", _dose, lambda p: (4.0, 0.0, 0.0), 10.0, kept=20, fine=200, coarse=40,
+            truth=log([0.9, 1.2, 0.7, 0.5, 0.4]), noise=0.03, seen=[1]),
+        ode("prey, tuning", _prey, lambda p: (p[4], p[5]), 10.0, kept=20, fine=400, coarse=80,
+            truth=log([0.9, 0.6, 0.5, 0.4, 0.8, 0.7]), noise=0.05, spread=0.2),
+    ]  # fmt: skip

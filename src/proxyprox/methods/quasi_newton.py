@@ -402,10 +402,6 @@ class ProxyBFGS(Method):
     def defaults(self) -> None:
         """Return None: no subproblem is solved."""
 
-    def prepare(self, problem: Any) -> Any:
-        """Return the problem with gradients of least squares by secants on the coarse model's."""
-        return problem.with_secants()
-
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
         kept: dict[str, Any] = {}
