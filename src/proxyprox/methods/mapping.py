@@ -71,7 +71,7 @@ class MappingPolicy:
         A share of the loss that is not worth another step at the end.
     """
 
-    failures: int = 4
+    failures: int = 6
     gain: float = 1e-5
     promised: float = 1e-8
     followed: float = 0.1
