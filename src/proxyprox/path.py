@@ -235,7 +235,7 @@ def path_after(
         # A method that maps outputs knows its best point: gradients are not known.
         if not math.isfinite(after.value):
             return path
-        begun, unknown = path.start is not None, math.nan * after.w
+        begun, unknown = path.start is not None, 0 * after.w
         path = path.add(after.w, unknown, None, exact=False, value=after.value)
         # The first point asked about is a w0 that was given.
         return path if begun else changed(path, start_value=answers.value)

@@ -67,6 +67,8 @@ class MappingPolicy:
         Differences over that distance that are more than this share of the outputs are noise.
     longest : float
         The longest difference that noise leads to, in units of the parameters.
+    bound : float
+        Parameters that are nearer to a bound, in their units, rest there.
     done : float
         A share of the loss that is not worth another step at the end.
     """
@@ -83,6 +85,7 @@ class MappingPolicy:
     nearby: float = 1e-9
     noisy: float = 1e-6
     longest: float = 0.3
+    bound: float = 1e-6
     done: float = 1e-8
 
 
@@ -340,20 +343,26 @@ class ManifoldMapping(Method):
             found = lowest(proxy, fine, begin, state.lower, state.upper, None, slopes)
         except Unanswered as question:
             return replace(state, points=question.points)
-        gradient = pulled(found.terms, found.slopes)
-        held = (found.x <= state.lower) & (gradient > 0) | (found.x >= state.upper) & (gradient < 0)
+        gradient, near = pulled(found.terms, found.slopes), MappingPolicy.bound * state.units
+        held = (found.x <= state.lower + near) & (gradient > 0)
+        held |= (found.x >= state.upper - near) & (gradient < 0)
         free = np.where(held, 0.0, gradient)
-        left = math.nan
-        if np.ndim(found.terms):
-            R = found.slopes[:, ~held]
-            left = float(np.sum((np.linalg.qr(R)[0].T @ found.terms) ** 2)) / 2
+        # What a step of Newton's promises: gᵀH⁺g/2, with parameters in comparable units.
+        H = proxy.hessian_of(fine(found.x), slopes(found.x))[np.ix_(~held, ~held)]
+        size = np.sqrt(np.maximum(np.diag(H), math.ulp(0.0)))
+        scaled = free[~held] / size
+        left = float(scaled @ np.linalg.pinv(H / np.outer(size, size)) @ scaled) / 2
         best = proxy.loss_of(fine(found.x))
         if best <= state.value:
             state = replace(state, w=from_numpy(found.x, like=state.w), value=best)
-        first = pulled(*proxy.slopes(fine(begin), slopes(begin)))
+        try:
+            first = float(np.linalg.norm(pulled(*proxy.slopes(fine(begin), slopes(begin)))))
+        except Unanswered:
+            # SciPy begins a little inside the bounds.
+            first = 0.0
         return replace(
-            state, stage="end", slopes=found.slopes, gradient=free, left=left,
-            first=float(np.linalg.norm(first)), points=[found.x],
+            state, stage="end", slopes=found.slopes, gradient=free, left=left, first=first,
+            points=[found.x],
         )  # fmt: skip
 
     def ends(self, state: MappingState, tol: float, atol: float) -> Status | None:
@@ -361,7 +370,7 @@ class ManifoldMapping(Method):
         if state.stage != "end":
             return None
         small = float(np.linalg.norm(state.gradient)) <= max(tol * state.first, atol)
-        small = small or state.left <= MappingPolicy.done * state.value
+        small = small or state.left <= MappingPolicy.done * abs(state.value)
         return Status.CONVERGED if small and not state.noise else Status.STALLED
 
     def note(self, state: MappingState) -> str:

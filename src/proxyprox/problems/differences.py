@@ -520,6 +520,8 @@ def _submit(function: Callable[[Any], Any], point: Any, slots: Any) -> Future[An
 
     def work() -> None:
         with slots:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 answer = function(point)
             # Whatever it is, it is raised where the answer is waited for.

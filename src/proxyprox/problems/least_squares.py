@@ -168,20 +168,21 @@ class Outputs(ValueObjective):
 
     def hessian(self, w: Vector) -> Matrix:
         """Return Gauss and Newton's Hessian."""
-        return from_numpy(self._hessian(*self.derivatives.linearise(w)), like=w)
+        return from_numpy(self.hessian_of(*self.derivatives.linearise(w)), like=w)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return its product with v."""
-        return from_numpy(self._hessian(*self.derivatives.linearise(w)) @ to_numpy(v), like=w)
+        return from_numpy(self.hessian_of(*self.derivatives.linearise(w)) @ to_numpy(v), like=w)
 
     def curvature(self, w: Vector) -> Matrix | None:
         """Return the Hessian at a point whose gradient was asked for lately: it costs no call."""
         jacobian = self.derivatives.known_derivative(w)
         if jacobian is None:
             return None
-        return from_numpy(self._hessian(self.derivatives.value(w), jacobian), like=w)
+        return from_numpy(self.hessian_of(self.derivatives.value(w), jacobian), like=w)
 
-    def _hessian(self, outputs: Array, jacobian: Array) -> Array:
+    def hessian_of(self, outputs: Array, jacobian: Array) -> Array:
+        """Return Gauss and Newton's Hessian from the outputs and their Jacobian."""
         terms, slopes = self.slopes(outputs, jacobian)
         if np.ndim(terms):
             return np.asarray(slopes.T @ slopes)
