@@ -9,10 +9,7 @@ included. Rivals of the coarse model's minimum are given it for nothing, as ours
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import platform
-import subprocess
 import time
 import warnings
 from collections.abc import Callable
@@ -21,13 +18,14 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-import scipy
 import scipy.optimize
 
 import proxyprox as pp
 from experiments import calibration
+from experiments.records import write_record
 
-LIMIT = 300
+LIMIT = 200
+MEASURES = ["src/proxyprox/methods/mapping.py", "src/proxyprox/problems/least_squares.py"]
 LEVELS = (1e-2, 1e-4, 1e-6)
 SCIPY = ("lm w0", "lm ĉ", "trf w0", "trf ĉ")
 
@@ -35,7 +33,7 @@ SCIPY = ("lm w0", "lm ĉ", "trf w0", "trf ĉ")
 SLOW = ("consistent", "COBYQA ĉ", "ours, values", "BFGS w0", "BFGS ĉ")
 
 
-class Spent(RuntimeError):
+class SpentError(RuntimeError):
     """The limit of calls is reached."""
 
 
@@ -47,7 +45,7 @@ class Counted:
 
     def __call__(self, w: Any) -> Any:
         if len(self.losses) >= LIMIT:
-            raise Spent
+            raise SpentError
         with np.errstate(all="ignore"):
             r = self.fine(w)
             value = float(r @ r) / 2
@@ -66,14 +64,11 @@ def prototype(fine: Any, coarse: Any, w: Any) -> None:
     best = (float(r @ r), w, r, c)
     for _ in range(80):
         _, w, r, c = best
-        map_ = np.eye(len(r)) if not dF else None
-        if map_ is None:
-            F, C = np.array(dF).T, np.array(dC).T
-            inverse, gap = np.linalg.pinv(C, rcond=1e-6), F - C
+        F, C = np.array(dF).reshape(-1, len(r)).T, np.array(dC).reshape(-1, len(r)).T
+        S = (F - C) @ np.linalg.pinv(C, rcond=1e-6)
 
-        def model(x: Any) -> Any:
-            change = coarse(x) - c
-            return r + change if not dF else r + change + gap @ (inverse @ change)
+        def model(x: Any, r: Any = r, c: Any = c, S: Any = S) -> Any:
+            return r + (change := coarse(x) - c) + S @ change
 
         x = scipy.optimize.least_squares(model, w, bounds=(w - radius, w + radius), max_nfev=12).x
         new, new_c = fine(x), coarse(x)
@@ -89,7 +84,7 @@ def first_order_consistent(fine: Any, coarse: Any, w: Any) -> None:
 
     def slope(f: Any, x: Any, value: float) -> Any:
         h = 1.5e-8 * np.maximum(np.abs(x), 1.0)
-        return np.array([(f(x + step * e) - value) / step for step, e in zip(h, np.eye(len(x)))])
+        return np.array([(f(x + step * e) - value) / step for step, e in zip(h, np.eye(len(x)), strict=True)])
 
     def rough(x: Any) -> float:
         with np.errstate(all="ignore"):
@@ -101,10 +96,12 @@ def first_order_consistent(fine: Any, coarse: Any, w: Any) -> None:
         linear = slope(fine.value, w, value) - slope(rough, w, rough(w))
         while True:
             here = rough(w)
-            bounds = list(zip(w - radius, w + radius))
-            x = scipy.optimize.minimize(
-                lambda x: rough(x) + linear @ (x - w), w, method="L-BFGS-B", bounds=bounds
-            ).x
+            bounds = list(zip(w - radius, w + radius, strict=True))
+
+            def model(x: Any, w: Any = w, linear: Any = linear) -> float:
+                return rough(x) + float(linear @ (x - w))
+
+            x = scipy.optimize.minimize(model, w, method="L-BFGS-B", bounds=bounds).x
             promise = here - rough(x) - linear @ (x - w)
             trial = fine.value(x)
             if value - trial > 0.1 * promise > 0:
@@ -161,7 +158,7 @@ def measure(system: Any, seed: int) -> dict[str, Any]:
             result = work(counted)
             if name == "ours":
                 ends["status"] = result.status.name
-        except (Spent, pp.OracleError, ValueError, np.linalg.LinAlgError) as error:
+        except (SpentError, pp.OracleError, ValueError, np.linalg.LinAlgError) as error:
             ends.setdefault("errors", {})[name] = type(error).__name__
         paths[name] = counted.losses
         ends.setdefault("seconds", {})[name] = round(time.process_time() - begun, 2)
@@ -189,7 +186,16 @@ def text_of(calls: list[float]) -> str:
 
 def report(rows: list[dict[str, Any]]) -> str:
     """Return the table: medians over the seeds, and the worst seed of ours."""
-    names = ["ours", "prototype", "SciPy", "DFO-LS ĉ", "COBYQA ĉ", "consistent", "BFGS", "ours, values"]
+    names = [
+        "ours",
+        "prototype",
+        "SciPy",
+        "DFO-LS ĉ",
+        "COBYQA ĉ",
+        "consistent",
+        "BFGS",
+        "ours, values",
+    ]
     lines = []
     for level, title in enumerate(("1 %", "1e-4", "1e-6")):
         lines += [f"\n## Fine calls to {title} above the least loss\n"]
@@ -225,35 +231,29 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     given.output.mkdir(parents=True, exist_ok=True)
-    rows, begun = [], time.process_time()
+    rows = []
     for system in [*calibration.faithful(), *calibration.misleading(), calibration.chaotic()]:
         if given.only and system.name not in given.only:
             continue
         # The two large ones are slow: fewer seeds.
         for seed in range(min(given.seeds, 3) if len(system.truth) >= 20 else given.seeds):
             rows.append(measure(system, seed))
-            print(rows[-1]["problem"], seed, {k: v for k, v in rows[-1]["calls"].items()}, flush=True)
-            commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-            about = {
-                "command": f"python benchmarks/simulators.py --seeds {given.seeds}",
-                "commit": commit.stdout.strip(), "cpu_seconds": round(time.process_time() - begun),
-                "versions": {"numpy": np.__version__, "scipy": scipy.__version__,
-                             "python": platform.python_version()},
-            }  # fmt: skip
-            (given.output / "calls.json").write_text(
-                json.dumps({"about": about, "rows": rows}, indent=None, default=float).replace(
-                    '{"problem"', '\n{"problem"')
-            )  # fmt: skip
-    (given.output / "report.md").write_text(HEAD.format(**about) + report(rows))
+            print(
+                rows[-1]["problem"], seed, rows[-1]["calls"], flush=True
+            )
+            write_record(given.output / "calls.json", rows, measures=MEASURES)
+    (given.output / "report.md").write_text(HEAD + report(rows), encoding="utf-8")
 
 
 HEAD = """# Fits of simulators: calls of the fine model
 
-`{command}` (commit {commit}, {cpu_seconds} CPU seconds). Medians over the seeds (five; three
-of heat and truss; two for the methods of values alone and for "consistent"); ĉ is the coarse model's minimum,
-which costs no fine call; SciPy is the better one of `least_squares` (lm, trf) from w0 and from ĉ, seed by seed; BFGS
-likewise. – is more than 300 calls. "consistent" is a trust region on the coarse loss made right to first order by
-differences (AMMO, TRMM), by hand; the prototype is thirty lines of manifold mapping from ĉ.
+`python benchmarks/simulators.py --output docs/results/simulators --seeds 5`
+([records](calls.json)). Medians over the seeds: five; three of heat and truss; two for the methods
+of values alone and for "consistent". ĉ is the coarse model's minimum, which costs no fine call.
+SciPy is the better one of `least_squares` (lm, trf) from w0 and from ĉ, seed by seed; BFGS
+likewise. – is more than 200 calls. "consistent" is a trust region on the coarse loss made right to
+first order by differences (AMMO, TRMM), by hand; the prototype is thirty lines of manifold mapping
+from ĉ.
 """
 
 if __name__ == "__main__":

@@ -62,9 +62,9 @@ class System:
         return Fit(self.name, residuals(self.fine), residuals(self.coarse), start, self.truth)
 
 
-def rk4(f: Callable[..., Any], y: Sequence[float], end: float, steps: int, kept: int) -> Array:
+def rk4(f: Callable[..., Any], start: Sequence[float], end: float, steps: int, kept: int) -> Array:
     """Integrate ``y' = f(t, *y)`` with Runge and Kutta's steps; return the states, kept often."""
-    y, h, rows = np.array(y, dtype=float), end / steps, []
+    y, h, rows = np.array(start, dtype=float), end / steps, []
     for step in range(steps):
         t = step * h
         a = np.array(f(t, *y.tolist()))
@@ -76,9 +76,9 @@ def rk4(f: Callable[..., Any], y: Sequence[float], end: float, steps: int, kept:
     return np.array(rows)
 
 
-def euler(f: Callable[..., Any], y: Sequence[float], end: float, steps: int, kept: int) -> Array:
+def euler(f: Callable[..., Any], start: Sequence[float], end: float, steps: int, kept: int) -> Array:
     """Integrate with Euler's steps."""
-    y, h, rows = np.array(y, dtype=float), end / steps, []
+    y, h, rows = np.array(start, dtype=float), end / steps, []
     for step in range(steps):
         y = y + h * np.array(f(step * h, *y.tolist()))
         if (step + 1) % (steps // kept) == 0:
@@ -88,7 +88,7 @@ def euler(f: Callable[..., Any], y: Sequence[float], end: float, steps: int, kep
 
 def ode(
     name: str, slopes: Callable[..., Any], start: Callable[[Array], Sequence[float]], end: float,
-    *, kept: int, fine: int, coarse: int, truth: Sequence[float], noise: float,
+    *, kept: int, fine: int, coarse: int, truth: Any, noise: float,
     seen: slice | list[int] = slice(None), coarse_slopes: Callable[..., Any] | None = None,
     **more: Any,
 ) -> System:  # fmt: skip
@@ -130,7 +130,11 @@ def _prey(p: Array, t: float, x: float, y: float) -> tuple[float, float]:
 
 def _dose(p: Array, t: float, gut: float, blood: float, tissue: float) -> tuple[float, ...]:
     out = p[1] * blood / (p[2] + blood)
-    return -p[0] * gut, p[0] * gut - out - p[3] * blood + p[4] * tissue, p[3] * blood - p[4] * tissue
+    return (
+        -p[0] * gut,
+        p[0] * gut - out - p[3] * blood + p[4] * tissue,
+        p[3] * blood - p[4] * tissue,
+    )
 
 
 def _pendulum(p: Array, t: float, x: float, v: float) -> tuple[float, float]:
@@ -143,7 +147,7 @@ def _van_der_pol(p: Array, t: float, x: float, v: float) -> tuple[float, float]:
 
 def _tanks(p: Array, t: float, a: float, b: float, c: float) -> tuple[float, ...]:
     def root(h: float) -> float:
-        return max(h, 1e-9) ** 0.5
+        return float(max(h, 1e-9) ** 0.5)
 
     one, two = p[0] * root(a), p[1] * root(b)
     return p[3] * (1 + np.sin(t)) - one, one - two, p[4] * two - p[2] * root(c)
@@ -186,6 +190,11 @@ def _unseen(p: Array, t: float, gut: float, blood: float, tissue: float) -> tupl
 
 def _lorenz(p: Array, t: float, x: float, y: float, z: float) -> tuple[float, ...]:
     return p[0] * (y - x), x * (p[1] - z) - y, x * y - p[2] * z
+
+
+def starts(*y: float) -> Callable[[Array], Sequence[float]]:
+    """Return a start that no parameter changes."""
+    return lambda p: y
 
 
 def heat() -> System:
@@ -292,45 +301,42 @@ def transport() -> System:
 
 def faithful() -> list[System]:
     """Return the simulators whose coarse model is of the same physics."""
-    log = np.log
-    first = lambda *y: lambda p: y  # noqa: E731
     return [
         ode("SEIR", _seir, lambda p: (1 - p[4] - p[5], p[5], p[4], 0.0), 60.0, kept=30,
-            fine=600, coarse=60, truth=log([0.6, 0.25, 0.2, 1.0, 0.01, 0.005]), noise=0.05,
+            fine=600, coarse=60, truth=np.log([0.6, 0.25, 0.2, 1.0, 0.01, 0.005]), noise=0.05,
             seen=[2], relative=True),
         ode("SIRS", _sirs, lambda p: (1 - p[4], p[4], 0.0), 40.0, kept=20, fine=400, coarse=80,
-            truth=log([0.8, 0.3, 0.05, 0.7, 0.02]), noise=0.05, seen=[2], relative=True),
+            truth=np.log([0.8, 0.3, 0.05, 0.7, 0.02]), noise=0.05, seen=[2], relative=True),
         ode("Lotka–Volterra", _prey, lambda p: (p[4], p[5]), 12.0, kept=20, fine=500, coarse=100,
-            truth=log([0.7, 0.5, 0.6, 0.3, 1.0, 0.5]), noise=0.05, spread=0.2),
+            truth=np.log([0.7, 0.5, 0.6, 0.3, 1.0, 0.5]), noise=0.05, spread=0.2),
         heat(),
         truss(),
-        ode("pharmacokinetics", _dose, first(5.0, 0.0, 0.0), 12.0, kept=24, fine=240, coarse=48,
-            truth=log([1.2, 0.9, 1.0, 0.4, 0.3]), noise=0.03, seen=[1]),
-        ode("pendulum", _pendulum, first(1.5, 0.0), 8.0, kept=32, fine=320, coarse=160,
-            truth=log([2.0, 0.3, 0.8, 1.3]), noise=0.03, spread=0.2),
-        ode("van der Pol", _van_der_pol, first(1.0, 0.0), 8.0, kept=40, fine=400, coarse=200,
-            truth=log([1.0, 1.2, 1.0]), noise=0.05, spread=0.2),
+        ode("pharmacokinetics", _dose, starts(5.0, 0.0, 0.0), 12.0, kept=24, fine=240, coarse=48,
+            truth=np.log([1.2, 0.9, 1.0, 0.4, 0.3]), noise=0.03, seen=[1]),
+        ode("pendulum", _pendulum, starts(1.5, 0.0), 8.0, kept=32, fine=320, coarse=160,
+            truth=np.log([2.0, 0.3, 0.8, 1.3]), noise=0.03, spread=0.2),
+        ode("van der Pol", _van_der_pol, starts(1.0, 0.0), 8.0, kept=40, fine=400, coarse=200,
+            truth=np.log([1.0, 1.2, 1.0]), noise=0.05, spread=0.2),
         transport(),
-        ode("tanks", _tanks, first(1.0, 1.0, 1.0), 10.0, kept=20, fine=200, coarse=40,
-            truth=log([0.6, 0.5, 0.7, 0.5, 0.8]), noise=0.02),
-        ode("reactor", _reactor, first(1.0, 0.0, 1.0), 6.0, kept=24, fine=240, coarse=48,
-            truth=log([0.5, 3.0, 0.2, 4.0, 0.5, 0.8]), noise=0.01),
-        ode("chemostat", _chemostat, first(0.2, 2.0), 20.0, kept=25, fine=300, coarse=50,
-            truth=log([0.8, 0.5, 0.6, 1.0, 2.0]), noise=0.02),
+        ode("tanks", _tanks, starts(1.0, 1.0, 1.0), 10.0, kept=20, fine=200, coarse=40,
+            truth=np.log([0.6, 0.5, 0.7, 0.5, 0.8]), noise=0.02),
+        ode("reactor", _reactor, starts(1.0, 0.0, 1.0), 6.0, kept=24, fine=240, coarse=48,
+            truth=np.log([0.5, 3.0, 0.2, 4.0, 0.5, 0.8]), noise=0.01),
+        ode("chemostat", _chemostat, starts(0.2, 2.0), 20.0, kept=25, fine=300, coarse=50,
+            truth=np.log([0.8, 0.5, 0.6, 1.0, 2.0]), noise=0.02),
     ]  # fmt: skip
 
 
 def misleading() -> list[System]:
     """Return simulators with a coarse model of other physics, or blind for a parameter."""
-    log = np.log
     return [
         ode("enzyme, quasi-steady", _enzyme, lambda p: (1.0, 0.0, 0.0), 10.0, kept=25, fine=300,
-            coarse=100, truth=log([4.0, 1.0, 1.0, 0.2, 0.5]), noise=0.01, seen=[0, 2],
+            coarse=100, truth=np.log([4.0, 1.0, 1.0, 0.2, 0.5]), noise=0.01, seen=[0, 2],
             coarse_slopes=_michaelis),
         ode("prey, other laws", _logistic, lambda p: (1.0, 0.5), 10.0, kept=20, fine=300,
-            coarse=200, truth=log([1.0, 4.0, 0.8, 0.4]), noise=0.03, coarse_slopes=_malthus),
+            coarse=200, truth=np.log([1.0, 4.0, 0.8, 0.4]), noise=0.03, coarse_slopes=_malthus),
         ode("dose, unseen tissue", _dose, lambda p: (5.0, 0.0, 0.0), 12.0, kept=24, fine=240,
-            coarse=120, truth=log([1.2, 0.9, 1.0, 0.4, 0.3]), noise=0.03, seen=[1],
+            coarse=120, truth=np.log([1.2, 0.9, 1.0, 0.4, 0.3]), noise=0.03, seen=[1],
             coarse_slopes=_unseen),
     ]  # fmt: skip
 
@@ -345,13 +351,12 @@ def chaotic() -> System:
 
 def tuning() -> list[System]:
     """Return the simulators on which the mapping's constants were chosen, with four older ones."""
-    log = np.log
     return [
         ode("SEIR, tuning", _seir, lambda p: (1 - p[4] - p[5], p[5], p[4], 0.0), 80.0, kept=40,
-            fine=640, coarse=80, truth=log([0.5, 0.35, 0.15, 0.95, 0.004, 0.01]), noise=0.05,
+            fine=640, coarse=80, truth=np.log([0.5, 0.35, 0.15, 0.95, 0.004, 0.01]), noise=0.05,
             seen=[2], relative=True),
         ode("dose, tuning", _dose, lambda p: (4.0, 0.0, 0.0), 10.0, kept=20, fine=200, coarse=40,
-            truth=log([0.9, 1.2, 0.7, 0.5, 0.4]), noise=0.03, seen=[1]),
+            truth=np.log([0.9, 1.2, 0.7, 0.5, 0.4]), noise=0.03, seen=[1]),
         ode("prey, tuning", _prey, lambda p: (p[4], p[5]), 10.0, kept=20, fine=400, coarse=80,
-            truth=log([0.9, 0.6, 0.5, 0.4, 0.8, 0.7]), noise=0.05, spread=0.2),
+            truth=np.log([0.9, 0.6, 0.5, 0.4, 0.8, 0.7]), noise=0.05, spread=0.2),
     ]  # fmt: skip

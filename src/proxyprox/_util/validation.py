@@ -31,7 +31,6 @@ CAPABILITIES = {
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
     "outputs": "the outputs of a model, outputs(points)",
-    "terms": "a loss of outputs, terms(outputs)",
     "samples": "the number of samples of a batch, samples(batch)",
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.

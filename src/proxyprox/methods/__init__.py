@@ -10,6 +10,6 @@ from proxyprox.methods.variance_reduced import PAGE, SAGA, SVRP
 
 __all__ = [
     "DANE", "PAGE", "SAGA", "SGD", "SVRP", "AcceleratedSliding", "Adam", "Answers", "AuxMVR",
-    "AuxMom", "Defaults", "ManifoldMapping", "Method", "Momentum", "OuterStep", "ProxyBFGS", "ProxyProx", "Request",
-    "State",
+    "AuxMom", "Defaults", "ManifoldMapping", "Method", "Momentum", "OuterStep", "ProxyBFGS",
+    "ProxyProx", "Request", "State",
 ]  # fmt: skip

@@ -18,19 +18,22 @@ nothing of it needs to be saved but the answers.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 
 from proxyprox._util.arrays import Vector, from_numpy, rounding, to_numpy
+from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.least_squares import Uncertainty, pulled, size_of, uncertainty
+from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Status
 
 Array = np.ndarray[Any, Any]
@@ -105,18 +108,18 @@ class MappingState:
     k: int = 0
     stage: str = "start"
     value: float = math.inf
-    fine: Array | None = None
-    coarse: Array | None = None
+    fine: Any = None
+    coarse: Any = None
     radius: float = 1.0
     promise: float = 0.0
     failed: int = 0
-    changes: list[Array] | None = None
-    coarse_changes: list[Array] | None = None
+    changes: list[Array] = field(default_factory=list)
+    coarse_changes: list[Array] = field(default_factory=list)
     noise: float = 0.0
-    answers: list[Array] | None = None
-    steps: Array | None = None
-    slopes: Array | None = None
-    gradient: Array | None = None
+    answers: list[Array] = field(default_factory=list)
+    steps: Any = None
+    slopes: Any = None
+    gradient: Any = None
     first: float = math.nan
     left: float = math.nan
     note: str = ""
@@ -164,7 +167,7 @@ class ManifoldMapping(Method):
     exact: ClassVar[bool] = True
     backtracks: ClassVar[bool] = True
     asks_outputs: ClassVar[bool] = True
-    needs: ClassVar[tuple[str, ...]] = ("outputs", "terms")
+    needs: ClassVar[tuple[str, ...]] = ("outputs",)
 
     def defaults(self) -> None:
         """Return None: no subproblem of the usual kind is solved."""
@@ -218,7 +221,7 @@ class ManifoldMapping(Method):
         if state.stage == "polish":
             pairs = zip(before.points, outputs, strict=True)
             added = [part for pair in pairs for part in pair]
-            return self._polished(replace(state, answers=[*(state.answers or []), *added]), proxy)
+            return self._polished(replace(state, answers=[*state.answers, *added]), proxy)
         return state
 
     def _improved(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
@@ -238,7 +241,7 @@ class ManifoldMapping(Method):
         coarse = coarse_model(proxy)(point)
         if state.value < before.value:
             state = replace(state, coarse=coarse)
-        F, C = list(before.changes or []), list(before.coarse_changes or [])
+        F, C = before.changes, before.coarse_changes
         if np.isfinite(fine).all() and np.isfinite(coarse).all():
             F, C = [*F, fine - before.fine], [*C, coarse - before.coarse]
         value = proxy.loss_of(fine)
@@ -262,24 +265,22 @@ class ManifoldMapping(Method):
                 "outputs are mapped one to one. Let both return the same quantities."
             )
         state = replace(state, coarse=coarse)
-        correct = lambda change: change  # noqa: E731
+        inverse, gap = np.zeros((len(w), coarse.size)), np.zeros((coarse.size, len(w)))
         if state.changes:
             F, C = np.array(state.changes).T, np.array(state.coarse_changes).T
             inverse, gap = np.linalg.pinv(C, rcond=policy.dependent), F - C
-            correct = lambda change: change + gap @ (inverse @ change)  # noqa: E731
         low = np.maximum(state.lower, w - state.radius * state.units)
         high = np.minimum(state.upper, w + state.radius * state.units)
 
         def model(x: Array) -> Array:
-            return np.asarray(state.fine + correct(cheap(x) - coarse))
+            change = cheap(x) - coarse
+            return np.asarray(state.fine + change + gap @ (inverse @ change))
 
         found = None
         if state.failed < policy.failures and np.isfinite(coarse).all():
-            try:
+            # Without a finite loss beside w, differences take over.
+            with contextlib.suppress(ValueError, np.linalg.LinAlgError):
                 found = lowest(proxy, model, w, low, high, policy.searches)
-            except (ValueError, np.linalg.LinAlgError):
-                # Without a finite loss beside w, differences take over.
-                pass
         promise = state.value - size_of(found.terms) if found is not None else 0.0
         if found is None or not promise > policy.promised * abs(state.value):
             return self._nearby(state)
@@ -304,7 +305,9 @@ class ManifoldMapping(Method):
         # A difference over h has the errors σ/h and |f''| h/2; f'' is of the size of f' in a unit.
         cheap, near = coarse_model(proxy), 1e-6
         here = cheap(w)
-        change = [cheap(w + near * u * e) - here for u, e in zip(state.units, np.eye(len(w)), strict=True)]
+        change = [
+            cheap(w + near * u * e) - here for u, e in zip(state.units, np.eye(len(w)), strict=True)
+        ]
         slope = np.sqrt(np.mean(np.square(change), axis=1)) / near
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.sqrt(noise / slope)
@@ -317,7 +320,7 @@ class ManifoldMapping(Method):
 
     def _polished(self, state: MappingState, proxy: Any) -> MappingState:
         """Return the state with what the solver with differences asks next, or at its end."""
-        parts = state.answers or []
+        parts = state.answers
         known = {w.tobytes(): z for w, z in zip(parts[::2], parts[1::2], strict=True)}
 
         def fine(x: Array) -> Array:
@@ -327,7 +330,10 @@ class ManifoldMapping(Method):
 
         def slopes(x: Array) -> Array:
             sides = np.where(x + state.steps <= state.upper, 1.0, -1.0)
-            moved = [x + side * h * e for side, h, e in zip(sides, state.steps, np.eye(len(x)), strict=True)]
+            moved = [
+                x + side * h * e
+                for side, h, e in zip(sides, state.steps, np.eye(len(x)), strict=True)
+            ]
             missing = [point for point in moved if point.tobytes() not in known]
             if missing:
                 raise Unanswered(missing)
@@ -336,7 +342,7 @@ class ManifoldMapping(Method):
                 (known[point.tobytes()] - here) / (point[j] - x[j]) for j, point in enumerate(moved)
             ]
             # Where the model fails beside x, nothing is known of that parameter.
-            return np.nan_to_num(np.stack(columns, axis=-1), posinf=0.0, neginf=0.0)
+            return np.asarray(np.nan_to_num(np.stack(columns, axis=-1), posinf=0.0, neginf=0.0))
 
         begin = parts[0]
         try:
@@ -434,8 +440,8 @@ def lowest(
 
 
 def maps_outputs(problem: Any) -> bool:
-    """Tell whether a problem's fine model is best calibrated by mapping the coarse one's outputs."""
+    """Tell whether a problem's coarse outputs are to be mapped to the fine ones."""
     parts = (problem.objective, problem.proxy)
-    both = all(callable(getattr(part, "outputs", None)) for part in parts)
+    both = all(has(part, "outputs") for part in parts)
     box = problem.penalty is None or isinstance(problem.penalty, Box)
-    return both and box and bool(getattr(problem.objective, "maps", False))
+    return both and box and not facts_of(problem.objective).cheap_derivatives

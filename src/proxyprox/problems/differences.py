@@ -313,21 +313,20 @@ class Derivatives:
 
     def _map(self, function: Callable[[Any], Any], points: Sequence[Any]) -> list[Any]:
         """Return what a function answers at some points, in parallel if there are workers."""
-        own = isinstance(self._workers, Executor)
-        if self._workers == 1 and self._timeout is None:
+        workers, rounds = self._workers, 1
+        if workers == 1 and self._timeout is None:
             return [function(point) for point in points]
-        if own:
-            futures, rounds = [self._workers.submit(function, point) for point in points], 1
+        if isinstance(workers, Executor):
+            futures = [workers.submit(function, point) for point in points]
         else:
-            slots = threading.BoundedSemaphore(self._workers)
+            slots, rounds = threading.BoundedSemaphore(workers), math.ceil(len(points) / workers)
             futures = [_submit(function, point, slots) for point in points]
-            rounds = math.ceil(len(points) / self._workers)
         seconds = None if self._timeout is None else self._timeout * rounds
         done, late = concurrent.futures.wait(futures, seconds)
         for future in late:
             future.cancel()
         slow = TimeoutError(f"no answer within {self._timeout} s")
-        return [_result(future, own) if future in done else slow for future in futures]
+        return [_result(future) if future in done else slow for future in futures]
 
     # -- differences ------------------------------------------------------------------------
 
@@ -534,14 +533,16 @@ def _submit(function: Callable[[Any], Any], point: Any, slots: Any) -> Future[An
     return future
 
 
-def _result(future: Future[Any], own: bool) -> Any:
+def _result(future: Future[Any]) -> Any:
     try:
         return future.result()
     except Exception as error:
-        if own and "pickle" in str(error):
+        if "pickle" in str(error):
             allowed = "an executor that the model can be sent to"
             remedy = f"Define the model at the top of a module: {error}."
-            raise TypeError(message("workers", Words("one of processes"), allowed, remedy)) from error
+            raise TypeError(
+                message("workers", Words("one of processes"), allowed, remedy)
+            ) from error
         raise
 
 

@@ -16,8 +16,8 @@ from proxyprox._util.validation import Words, message
 from proxyprox.problems.differences import (
     SCHEMES,
     Array,
-    DifferenceError,
     Derivatives,
+    DifferenceError,
     ValueObjective,
 )
 from proxyprox.problems.protocols import Batch, Facts
@@ -94,14 +94,16 @@ class Outputs(ValueObjective):
             self.role, model, workers=workers, noise=noise, scales=scales, bounds=bounds,
             ndim=1, timeout=timeout, **how,
         )  # fmt: skip
-        # Derivatives that cost little are used for what they are.
-        self.maps = "derivative" not in how and not self.derivatives.automatic
+        self._cheap = "derivative" in how or self.derivatives.automatic
 
     @property
     def facts(self) -> Facts:
         """What else is known of the loss: Gauss and Newton's Hessian is approximate."""
         source = self.gradient_source
-        return Facts(convex=False, exact_curvature=False, gradient_source=source)
+        return Facts(
+            convex=False, exact_curvature=False, gradient_source=source,
+            cheap_derivatives=self._cheap,
+        )  # fmt: skip
 
     # -- outputs and the loss of them -----------------------------------------------------------
 
@@ -296,7 +298,7 @@ def huber(data: Any, sigma: Any = 1.0, width: float = 1.345) -> Callable[[Array]
     def residuals(outputs: Array) -> Array:
         r = plain(outputs)
         far = np.sqrt(np.maximum(2 * bend * np.abs(r) - bend**2, 0.0))
-        return np.where(np.abs(r) <= bend, r, np.sign(r) * far)
+        return np.asarray(np.where(np.abs(r) <= bend, r, np.sign(r) * far))
 
     return residuals
 
@@ -329,7 +331,7 @@ def counts(data: Any) -> Callable[[Array], Array]:
         root = np.sqrt(np.maximum(2 * excess, 0.0)) * np.sign(share)
         series = share * np.sqrt(1 - share * (2 / 3 - share / 2))
         some = np.sqrt(seen) * np.where(near, series, root)
-        return np.where(seen > 0, some, np.sqrt(2 * means))
+        return np.asarray(np.where(seen > 0, some, np.sqrt(2 * means)))
 
     return residuals
 
@@ -399,7 +401,9 @@ def uncertainty(jacobian: Array, loss: float) -> Uncertainty:
     if loose.any():
         names = ", ".join(f"w[{j}]" for j in np.flatnonzero(loose))
         texts.append(f"The data do not determine {names}, or only a combination of them.")
-    tied = np.argwhere(np.triu(np.abs(correlations) > CLOSE, 1) & ~np.logical_or.outer(loose, loose))
+    tied = np.argwhere(
+        np.triu(np.abs(correlations) > CLOSE, 1) & ~np.logical_or.outer(loose, loose)
+    )
     for i, j in tied[:3]:
         found = f"correlation {correlations[i, j]:.3f}"
         texts.append(f"The data hardly tell w[{i}] and w[{j}] apart ({found}).")
