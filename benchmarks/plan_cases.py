@@ -34,7 +34,7 @@ STEPS = 1500
 """Budget of every plan, so that the benchmark ends."""
 
 FAR = 3.0
-"""A run that ends above so many times what was promised has not arrived."""
+"""A run that ends above this many times what was promised has not arrived."""
 
 SEEDS = (0, 1)
 
@@ -144,7 +144,7 @@ def records(name: str, goal: pp.GLM) -> list[dict[str, Any]]:
         for share, seed in ((share, seed) for share in SHARES for seed in SEEDS):
             begun = time.perf_counter()
             told = audit(pp.Problem(goal, proxy), epsilon=share * gap, rng=seed)
-            planned = plan(told, budget=STEPS, factors=[])
+            planned = plan(told, budget=STEPS)
             end = pp.minimize(planned.problem, **planned.arguments, rng=90 + seed).w
             wanted = max(planned.epsilon, planned.expected)
             line = {

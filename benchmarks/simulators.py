@@ -84,7 +84,9 @@ def first_order_consistent(fine: Any, coarse: Any, w: Any) -> None:
 
     def slope(f: Any, x: Any, value: float) -> Any:
         h = 1.5e-8 * np.maximum(np.abs(x), 1.0)
-        return np.array([(f(x + step * e) - value) / step for step, e in zip(h, np.eye(len(x)), strict=True)])
+        return np.array(
+            [(f(x + step * e) - value) / step for step, e in zip(h, np.eye(len(x)), strict=True)]
+        )
 
     def rough(x: Any) -> float:
         with np.errstate(all="ignore"):
@@ -238,9 +240,7 @@ def main() -> None:
         # The two large ones are slow: fewer seeds.
         for seed in range(min(given.seeds, 3) if len(system.truth) >= 20 else given.seeds):
             rows.append(measure(system, seed))
-            print(
-                rows[-1]["problem"], seed, rows[-1]["calls"], flush=True
-            )
+            print(rows[-1]["problem"], seed, rows[-1]["calls"], flush=True)
             write_record(given.output / "calls.json", rows, measures=MEASURES)
     (given.output / "report.md").write_text(HEAD + report(rows), encoding="utf-8")
 

@@ -23,7 +23,8 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
             ),
             "Targets and proxies": (
                 "logistic_regression linear_regression softmax_regression poisson_regression "
-                "gamma_regression GLM Quadratic LeastSquares FunctionObjective FunctionProxy "
+                "gamma_regression GLM Quadratic Outputs LeastSquares problems.weighted "
+                "problems.huber problems.counts problems.Uncertainty FunctionObjective FunctionProxy "
                 "ValueObjective ValueProxy problems.regularized problems.Zero"
             ),
             "Penalties": "L1 penalties.ElasticNet Box",

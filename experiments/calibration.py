@@ -76,7 +76,9 @@ def rk4(f: Callable[..., Any], start: Sequence[float], end: float, steps: int, k
     return np.array(rows)
 
 
-def euler(f: Callable[..., Any], start: Sequence[float], end: float, steps: int, kept: int) -> Array:
+def euler(
+    f: Callable[..., Any], start: Sequence[float], end: float, steps: int, kept: int
+) -> Array:
     """Integrate with Euler's steps."""
     y, h, rows = np.array(start, dtype=float), end / steps, []
     for step in range(steps):

@@ -282,6 +282,39 @@ except ImportError as error:
     assert f'pip install "proxyprox[{extra}]"' in shown
 
 
+SCIKIT = ["sklearn", "threadpoolctl"]
+# What each extra brings, with what that needs, and what it is for.
+ALONE = {
+    "sklearn": (SCIKIT, "import proxyprox.sklearn as part"),
+    "plot": (["matplotlib"], "import proxyprox as part, matplotlib.pyplot"),
+    "torch": (["torch", "jinja2"], "import proxyprox.torch as part"),
+    "dask": (
+        [*SCIKIT, "dask", "distributed", "pandas", "pyarrow", "jinja2"],
+        "import proxyprox.dask as part",
+    ),
+    "private": ([*SCIKIT, "opacus", "torch", "jinja2"], "import proxyprox.private as part"),
+    "sim": (
+        ["gymnasium", "mujoco"],
+        "import proxyprox.simulation as part, proxyprox.simulation.robots",
+    ),
+    "app": (
+        [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2"],
+        "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.report.page\n"
+        "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.compare",
+    ),
+}
+
+
+@pytest.mark.parametrize("extra", ALONE)
+def test_each_extra_is_enough_alone(extra):
+    """In a process that finds nothing of the other extras, every public name of a part is there."""
+    brought, code = ALONE[extra]
+    for package in brought:
+        pytest.importorskip(package)
+    hidden = WITHOUT.format(missing=[name for name in EXTRAS if name not in brought])
+    in_new_interpreter(f"{hidden}{code}\nfor name in part.__all__:\n    getattr(part, name)")
+
+
 BY_SCRIPT = "import proxyprox.__main__ as entry; entry.main()"
 BY_MODULE = "import runpy; runpy.run_module('proxyprox', run_name='__main__')"
 

@@ -46,9 +46,9 @@ class Checkpoint:
     path : path-like
         The file.
     every_steps : int, optional
-        Save after so many outer steps.
+        Save after this many outer steps.
     every_seconds : float, optional
-        Save when so many seconds have passed since the last time. If neither is given: a second, or
+        Save when as many seconds have passed since the last time. If neither is given: a second, or
         twenty times what the last save took, at most a minute. What one step of a slow target has
         cost is then never lost.
 
@@ -181,7 +181,7 @@ def read_answer(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         return state["w"] if average is None else average, dict(run["ledger"])
 
 
-# Where the methods, solvers, rules, averages, corrections and step sizes of a run come from.
+# Modules of the methods, solvers, rules, averages, corrections and step sizes of a run.
 PARTS_OF_RUNS = {
     f"proxyprox.{name}"
     for name in ("methods", "inner", "stopping", "averaging", "corrections", "stepsizes")

@@ -20,13 +20,13 @@ from proxyprox._util.validation import flag, has, require_takes, whole
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
+from proxyprox.advice.sampling import as_problem
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
 from proxyprox.observers import Ending, Observer, Saving, as_ending, check_observers, not_writable
 from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
-from proxyprox.problems import Problem
 from proxyprox.problems.problem import require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget, count_words
 from proxyprox.run import Run
@@ -52,7 +52,7 @@ class OracleError(RuntimeError):
 
 @explain_names
 def minimize(
-    problem: Problem, w0: Vector | str | None = None, *, method: Any = None,
+    problem: Any, w0: Vector | str | None = None, *, method: Any = None,
     steps: int | None = None, budget: Budget | int | None = None, tol: float | None = None,
     atol: float | None = None, inner: Any | None = None, stop: Criterion | None = None,
     averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
@@ -64,8 +64,10 @@ def minimize(
 
     Parameters
     ----------
-    problem : Problem
-        The expensive objective, the cheap proxy and the penalty they share.
+    problem : Problem, or a loss that can be sampled
+        The expensive objective, the cheap proxy and the penalty they share. A loss of a table, such
+        as :func:`~proxyprox.logistic_regression`, may come alone: a sample of its rows is the proxy
+        where that saves time, and the result says what was chosen.
     w0 : array or "proxy", optional
         Where to begin; zeros if the problem knows its size. "proxy" is the proxy's minimum; where
         none is found the result says so. A point that is given is one of the run: if the objective
@@ -75,7 +77,7 @@ def minimize(
         result says why: for sampled gradients ``ProxyProx(eta="auto")``, which measures its step
         size during the run; for exact ones a method that needs few of them.
     steps : int, optional
-        Outer steps to take, at most where there is a tolerance.
+        Outer steps to take; at most, if there is a tolerance.
     budget : Budget or int, optional
         Limits on what may be used; a number limits the target gradients. With sampled gradients
         either ``steps`` or ``budget`` must be given. With exact ones both are limits: a run without
@@ -83,9 +85,11 @@ def minimize(
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Where neither they nor a method are given, ``tol`` is 1e-8 (1e-5 by
-        differences, 1e-5 in float32, 1e-4 by differences in float32), and the message says so in
-        float32.
+        to the subdifferential). Gaps go with squares: ``tol=1e-4`` leaves about 1e-8 of the first
+        gap ``L(w0) − L*`` if curvatures are alike, more if they are not. If neither they
+        nor a method are given, the run ends where the method's own model, or the pace of the last
+        losses if that says more, leaves 1e-9 of that gap; and otherwise where ``tol`` is 1e-8
+        (1e-5 by differences or in float32, 1e-4 with both), which the message says.
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional
@@ -138,6 +142,7 @@ def minimize(
     >>> result.steps, bool(target.value(result.w) < 0.1)
     (50, True)
     """
+    problem = as_problem(problem)
     require_problem(problem)
     require_ready(problem)
     rival, limits = defaults.rival_for(problem, safeguard), as_budget(budget)
@@ -170,9 +175,10 @@ def minimize(
             except OSError as error:
                 raise not_writable(saver, error) from error
         if ends is not None:
-            small, limited = defaults.default_tolerance(problem.objective, run.start)
-            chosen = (small, ends[1], limited) if ends[0] is None else ends
-            looking.append(watchers.Tolerance(*chosen))
+            limited = ""
+            if ends[0] is None:
+                limited = defaults.default_tolerance(problem.objective, run.start)[1]
+            looking.append(watchers.Tolerance(*ends, limited))
         if steps is not None:
             missed = "" if ends is None else "The gradient is still above the tolerance."
             looking.append(watchers.StepLimit(steps, missed))

@@ -113,7 +113,7 @@ class Watcher:
 class Tolerance(Watcher):
     """Ends a run of exact gradients when they are small, or when nothing falls any more."""
 
-    def __init__(self, tol: float, atol: float, detail: str = "") -> None:
+    def __init__(self, tol: float | None, atol: float, detail: str = "") -> None:
         self.tol, self.atol, self.detail = tol, atol, detail
 
     def look(self) -> Ending | None:

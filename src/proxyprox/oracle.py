@@ -46,8 +46,10 @@ class MeteredProxy:
 
     The gradients at the last few points are remembered by the points' entries: the last inner
     iterate is the next centre, so that its gradient is there already when the next outer step
-    asks for ∇L̂(w_k). ``fault`` is what was not finite first ("value", "gradient", …), and where,
-    until it is reset. Whatever else the proxy offers is passed on.
+    asks for ∇L̂(w_k). ``derived`` holds what a method has computed from the proxy at a point that
+    its state names: after a resume it is computed again. ``fault`` is what was not finite first
+    ("value", "gradient", …), and where, until it is reset. Whatever else the proxy offers is
+    passed on.
     """
 
     def __init__(self, proxy: Any, ledger: Ledger) -> None:
@@ -65,6 +67,7 @@ class MeteredProxy:
         self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
         self.remembered: Remembered = ()
+        self.derived: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         # Only of names that this class does not define; a copy under way has no proxy yet.
@@ -180,7 +183,7 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
 def value_for_report(
     problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
 ) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted.
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``, and the call to the ledger.
     """
@@ -490,7 +493,7 @@ def _length(x: Any) -> int:
 
 
 class Purchase(NamedTuple):
-    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+    """Gradients to pay for: of a batch at some points, with a number of batches of new samples."""
 
     batch: Any
     points: int

@@ -133,7 +133,7 @@ class StepRecord(NamedTuple):
     """One outer step.
 
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
-    threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
+    threshold`` (and what else the rule asks). It is None, and the threshold NaN, if there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
     ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
     ``gradient`` is the norm of the target's gradient there (of the batch's, if it is sampled).

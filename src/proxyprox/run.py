@@ -570,16 +570,18 @@ class Run:
         ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
-        """Tell whether the target's last gradient is small; it has to be exact.
+    def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
+        """Tell whether the run is at its end; gradients have to be exact.
 
         If the proxy is known to have the target's curvature, the gradient after a step of
         ``DANE(eta=math.inf)`` is the residual of its inner solve: it need not be asked for.
 
         Parameters
         ----------
-        tol : float
-            Share of the first gradient's norm that is small.
+        tol : float, optional
+            Share of the first gradient's norm that is small. By default the end is where 1e-9 of
+            the first gap ``L − L*`` is left by the method's model of the loss, or the gradient is
+            small as in :func:`~proxyprox.minimize`.
         atol : float
             Norm that is small.
 
@@ -602,7 +604,9 @@ class Run:
         >>> run.steps, run.w
         (1, array([1., 2.]))
         """
-        path, method = self.state.path, self.state.method
+        path, method, default = self.state.path, self.state.method, tol is None
+        if tol is None:
+            tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
         if self.method.asks_outputs:
             return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
         ahead = self._known_ahead
@@ -613,8 +617,14 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = below(path, tol, atol, self.parts.penalty)
+        small = below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
         return small and not self.method.ask(copy_tree(method)).start
+
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model, in units of what is close enough."""
+        gaps = self.method.gaps(self.state.method)
+        return defaults.share_left(self.problem.objective, self.start, gaps)
 
     @property
     def _known_ahead(self) -> float:

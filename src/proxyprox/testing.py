@@ -140,7 +140,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
-    """Answer so many questions of a run from its objective."""
+    """Answer questions of a run from its objective."""
     for _ in range(count):
         told = answer_query(run.problem.objective, run.ask())
         yield run.tell(told.gradients, halves=told.halves, value=told.value)

@@ -61,7 +61,7 @@ def norm(x: Vector) -> float:
 
 
 def square(x: float) -> float:
-    """Return x², infinite where Python would raise."""
+    """Return x², infinite if Python would raise."""
     try:
         return x**2
     except OverflowError:
@@ -135,7 +135,7 @@ def copy_array(x: Vector) -> Vector:
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """Return ``x`` as a NumPy array, detaching and moving a torch tensor where needed."""
+    """Return ``x`` as a NumPy array, detaching and moving a torch tensor if needed."""
     if is_numpy_array(x):
         return x  # type: ignore[no-any-return]
     if hasattr(x, "detach"):

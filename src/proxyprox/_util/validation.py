@@ -246,7 +246,7 @@ def floating(argument: str, value: Any) -> Any:
 
 
 def require_point(argument: str, w: Any, size: int) -> None:
-    """Refuse what is no vector of so many parameters; cheap enough for every call."""
+    """Refuse what is no vector of the right size; cheap enough for every call."""
     if getattr(w, "shape", None) != (size,):
         raise _wrong_shape(argument, w, f"a one-dimensional array of length {size}")
 
@@ -294,7 +294,7 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments, as far as it can be seen.
+    """Tell whether a function can be called with a number of arguments, as far as it can be seen.
 
     A class is none, since it answers with an instance; ``int`` and ``float`` answer with numbers.
     """

@@ -13,6 +13,7 @@ import numpy as np
 from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
 from proxyprox._util.validation import Words, has, message, nonnegative, offers, require, whole
+from proxyprox.advice.sampling import sampling_method
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
@@ -49,6 +50,9 @@ class DefaultsPolicy:
     small, small_float32 : float
         Shares of the first gradient that are small. With 1e-6 half of the runs in float32 end in
         rounding: they take 10 to 40 rounds more and gain nothing.
+    close : float
+        The share of the first gap that may be left, by a method's own model of the loss; no more
+        than that is spent in float64. benchmarks/rounds.py compares it with what is left.
     small_by_differences, small_by_differences_float32 : float
         Of gradients by differences, whose errors are about as large.
     solver_steps : int
@@ -60,6 +64,7 @@ class DefaultsPolicy:
     most_steps: int = 1000
     small: float = 1e-8
     small_float32: float = 1e-5
+    close: float = 1e-9
     small_by_differences: float = 1e-5
     small_by_differences_float32: float = 1e-4
     solver_steps: int = 20
@@ -132,6 +137,15 @@ def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
     )
 
 
+def share_left(objective: Any, like: Vector, gaps: tuple[float, float]) -> float:
+    """Return what a method's model leaves to gain, in units of what is close enough; or NaN."""
+    if default_tolerance(objective, like)[0] != POLICY.small:
+        # Losses of so few digits do not show it.
+        return math.nan
+    left, first = gaps
+    return left / (POLICY.close * first) if first > 0 else math.nan
+
+
 def complete_parts(
     problem: Problem, w0: Vector | str | None, method: Any, inner: Any | None,
     stop: Criterion | None, averaging: Averaging | None, expected_steps: int | None, ledger: Ledger,
@@ -182,6 +196,9 @@ def choose_method(
         return DANE(eta="auto"), f"{why})"
     if maps_outputs(problem):
         return ManifoldMapping(), " (chosen because both losses are of a model's outputs)"
+    sampled = sampling_method(problem)
+    if sampled is not None:
+        return sampled[0], f" (chosen by size and shape: {sampled[1]})"
     return ProxyBFGS(), f"{why})"
 
 

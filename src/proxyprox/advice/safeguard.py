@@ -23,7 +23,7 @@ What is charged, all of it in the run's ledger:
   back for the last time, and is never exceeded.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
-Where the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
+If the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
 three standard errors (more if they come from fewer than eight samples: Student's quantile), and by
 more than rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
 the log "proxyprox" say so at that moment.
@@ -147,7 +147,7 @@ class Check:
 
     @property
     def doubt(self) -> str:
-        """That the gap is no more than noise, in words; empty where it is clear."""
+        """That the gap is no more than noise, in words; empty if it is clear."""
         if self.clear or abs(self.gap) <= self.rounding:
             return ""
         return f"within the error ({abs(self.gap) / self.standard_error:.2g} standard errors)"
@@ -183,7 +183,7 @@ class Evidence:
 
     @property
     def use_of_samples(self) -> str:
-        """Where the samples went, in words; empty where the rival drew none."""
+        """Who drew the samples, in words; empty if the rival drew none."""
         others = self.samples.keys() - {"run", "held out"}
         if not any(self.samples[name] for name in others):
             return ""
@@ -304,7 +304,7 @@ class SafeguardedRun:
             logging.getLogger("proxyprox").warning(step.note)
         return step
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
+    def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
         return self._arms.state.proxy and self._arms.run.converged(tol, atol)
 

@@ -6,7 +6,7 @@ proxy's Hessian P at the best of these points, c and λ are fitted as in the run
 
 .. math:: \log\frac{(s^\top Ms)(y^\top M^{-1}y)}{(s^\top y)^2}, \qquad M = cP + \lambda I,
 
-tells how far the metric M is off: it is zero where :math:`Ms \parallel y`. Everything else is a
+tells how far the metric M is off: it is zero if :math:`Ms \parallel y`. Everything else is a
 rehearsal that costs the target nothing:
 
 - *ProxyBFGS* minimises a quadratic with the target's gradient at that point and the Hessian

@@ -91,7 +91,7 @@ class _Far(Criterion):
 
 
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
-    """Return the minimiser of a loss that may have none, or None where none is found.
+    """Return the minimiser of a loss that may have none, or None if none is found.
 
     The logistic loss of separable rows, say, has none: its gradient vanishes far away, but
     the point moves on however small the gradient is. None is also returned for a loss without a

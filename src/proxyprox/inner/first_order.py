@@ -38,7 +38,7 @@ class GradientDescent(Solver):
     implicit : bool
         Take the quadratic term implicitly.
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Nesterov(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------

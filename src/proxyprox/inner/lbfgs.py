@@ -25,7 +25,7 @@ class LBFGS(Solver):
     history : int
         Secant pairs kept.
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------

@@ -74,13 +74,13 @@ class ClosedForm(Solver):
 class Newton(Solver):
     """``w ← w − t (∇²φ(w))⁻¹∇φ(w)`` with backtracking on t; the slow, exact baseline.
 
-    Where the Hessian is not positive definite, a multiple of the identity that makes it safely
+    If the Hessian is not positive definite, a multiple of the identity that makes it safely
     so is added.
 
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class QuasiNewton(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------

@@ -65,13 +65,13 @@ class Answers:
     batch : object
         The batch as the objective drew it, such as an array of row numbers.
     noise : float or None
-        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None where it
+        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None if it
         is not known.
     half_gaps : tuple of arrays
         At each point, half the difference of two half batches' gradients: samples of that noise.
-        Empty where there are no halves.
+        Empty if there are no halves.
     value : float or None
-        The loss at the first point, without the penalty; None where it is not known.
+        The loss at the first point, without the penalty; None if it is not known.
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
         objective has one at no extra cost: ``curvature(w)``.
@@ -283,6 +283,10 @@ class Method:
     def details(self, state: Any) -> Any:
         """Return what else a result is to hold; None by default."""
         return None
+
+    def gaps(self, state: Any) -> tuple[float, float]:
+        """Return what is left to gain, and what there was at first; NaN if that is not known."""
+        return math.nan, math.nan
 
 
 @dataclass(frozen=True)

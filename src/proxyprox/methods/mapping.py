@@ -25,7 +25,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
 
 from proxyprox._util.arrays import Vector, from_numpy, rounding, to_numpy
 from proxyprox._util.validation import has
@@ -67,7 +66,8 @@ class MappingPolicy:
     nearby : float
         The distance, in units of the parameters, at which outputs differ by noise alone.
     noisy : float
-        Differences over that distance that are more than this share of the outputs are noise.
+        Differences over that distance are noise above this share of the outputs, or of what the
+        coarse ones change in a unit.
     longest : float
         The longest difference that noise leads to, in units of the parameters.
     bound : float
@@ -142,11 +142,6 @@ class ManifoldMapping(Method):
     are the problem's. The trust region is a box in units of the parameters: their scales, or what
     ``max(|w|, 1)`` says. ``Result.details`` has standard errors once differences were taken.
 
-    Parameters
-    ----------
-    memory : int, optional
-        Changes that the mapping remembers; by default one for each parameter.
-
     Examples
     --------
     >>> import numpy as np
@@ -158,12 +153,11 @@ class ManifoldMapping(Method):
     >>> coarse = LeastSquares(lambda w: w[0] * (1 - 0.1 * w[1]) ** np.arange(21) - data)
     >>> result = minimize(Problem(fine, coarse), np.ones(2), method=ManifoldMapping())
     >>> result.w.round(3), result.status.name
-    (array([2.949, 0.666]), 'CONVERGED')
+    (array([3.025, 0.711]), 'CONVERGED')
     >>> print(result.details)
-    standard errors 0.0405, 0.0151.
+    standard errors 0.0407, 0.0183.
     """
 
-    memory: int | None = None
     exact: ClassVar[bool] = True
     backtracks: ClassVar[bool] = True
     asks_outputs: ClassVar[bool] = True
@@ -249,7 +243,7 @@ class ManifoldMapping(Method):
         radius = before.radius * (policy.grown if gain > 0 else 1 / policy.shrunk)
         good = gain > max(policy.followed * before.promise, policy.gain * before.value)
         failed = 0 if good else before.failed + 1
-        kept = self.memory or len(point)
+        kept = len(point)
         return replace(
             state, changes=F[-kept:], coarse_changes=C[-kept:], radius=radius, failed=failed
         )
@@ -296,15 +290,17 @@ class ManifoldMapping(Method):
     def _measured(self, state: MappingState, fine: Array, proxy: Any) -> MappingState:
         """Return the state with the noise, and the length of differences that it asks for."""
         policy, w = MappingPolicy, to_numpy(state.w).astype(np.float64)
-        size = float(np.sqrt(np.mean(state.fine**2)))
-        noise = float(np.sqrt(np.mean((fine - state.fine) ** 2) / 2))
+        cheap = coarse_model(proxy)
+        here = cheap(w)
+        smooth = _rms(cheap(state.points[0]) - here) / policy.nearby
+        size = max(_rms(state.fine), smooth if math.isfinite(smooth) else 0.0)
+        noise = _rms(fine - state.fine) / math.sqrt(2)
         start = [w, state.fine]
         if not noise > policy.noisy * size:
             steps = rounding(power=1 / 2) * np.maximum(np.abs(w), state.units)
             return replace(state, stage="polish", answers=start, steps=steps)
         # A difference over h has the errors σ/h and |f''| h/2; f'' is of the size of f' in a unit.
-        cheap, near = coarse_model(proxy), 1e-6
-        here = cheap(w)
+        near = rounding(power=1 / 3)
         change = [
             cheap(w + near * u * e) - here for u, e in zip(state.units, np.eye(len(w)), strict=True)
         ]
@@ -390,6 +386,10 @@ class ManifoldMapping(Method):
         return uncertainty(state.slopes, state.value)
 
 
+def _rms(x: Array) -> float:
+    return float(np.sqrt(np.mean(x**2)))
+
+
 @dataclass(frozen=True)
 class Found:
     """A minimum: the point, the loss's terms and their derivative there."""
@@ -421,19 +421,22 @@ def lowest(
         assert slopes is not None
         return np.asarray(loss.slopes(model(x), slopes(x))[1])
 
+    # SciPy's optimisers take long to import, and most runs need none.
+    from scipy.optimize import Bounds, least_squares, minimize
+
     fixed = high - low <= 0
     start = np.clip(w, low, high)
     # SciPy wants room between bounds.
     low, high = np.where(fixed, low - 1e-12, low), np.where(fixed, high + 1e-12, high)
     if np.ndim(terms(start)):
-        solved = scipy.optimize.least_squares(
+        solved = least_squares(
             terms, start, "2-point" if slopes is None else derivative, (low, high),
             x_scale=1.0 if slopes is None else "jac", max_nfev=steps,
         )  # fmt: skip
         return Found(solved.x, solved.fun, solved.jac)
-    solved = scipy.optimize.minimize(
+    solved = minimize(
         terms, start, jac=None if slopes is None else derivative, method="L-BFGS-B",
-        bounds=scipy.optimize.Bounds(low, high),
+        bounds=Bounds(low, high),
         options={} if steps is None else {"maxiter": 3 * steps},
     )  # fmt: skip
     return Found(solved.x, float(solved.fun), np.asarray(solved.jac))

@@ -187,7 +187,7 @@ class SVRP(RenewedMethod):
         """Start at w0, where the full gradient is asked for."""
         if self.measured and problem.penalty is not None:
             remedy = "With a penalty the gradient does not vanish at the minimum."
-            raise ValueError(message("eta", self.eta, "a number where there is a penalty", remedy))
+            raise ValueError(message("eta", self.eta, "a number if there is a penalty", remedy))
         return super().init(w0, problem)
 
     def ask(self, state: RenewedState) -> Request:

@@ -77,7 +77,7 @@ class Combination:
         works = [each.work for each in stated if each.work is not None]
         work = None
         if len(works) == len(stated):
-            gradients, hessians, rows = zip(*works, strict=True)
+            gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
         sampled = all(each.sampled_hessian is not None for each in stated)
         starts = (each.start for each in stated if each.start is not None)

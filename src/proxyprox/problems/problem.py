@@ -142,7 +142,7 @@ class Problem:
         if self.bounds is not None:
             box = as_box(self.bounds)
             if self.penalty is not None and self.penalty is not box:
-                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+                raise TypeError(message("penalty", self.penalty, "left out if there are bounds"))
             if size is not None and box.size not in (None, size):
                 got = Words(f"{box.size} of them")
                 raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))

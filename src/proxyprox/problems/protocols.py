@@ -27,8 +27,8 @@ capability                          meaning
 ``evaluations``                     a count, which grows, of the calls of a user's function
 ``gradient_from(w, batch, seen)``   the gradient of observed labels or rollouts, or a pair of the
                                     loss and the gradient
-``outputs(points)``                 a model's outputs at some points; with ``terms``, ``loss_of`` and
-                                    ``slopes``, as :class:`~proxyprox.Outputs` has them
+``outputs(points)``                 a model's outputs at some points; with ``terms``, ``loss_of``,
+                                    ``slopes`` as :class:`~proxyprox.Outputs` has them
 ``fingerprint()``                   a text that only equal losses share, for checkpoints; or None
 ``facts``                           a :class:`Facts`: what else is known of the loss
 ==================================  ======================================================
@@ -66,12 +66,15 @@ class Paired:
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
+    ``width`` is the number of columns, if each output of a row is a combination of them.
+
     Choices that follow from it are then the same in every run, resumed ones included.
     """
 
     gradient: float
     hessian: float
     rows: int
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,8 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    subsample : callable, optional
+        ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     cheap_derivatives : bool
@@ -134,6 +139,7 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     cheap_derivatives: bool = False
     memory: Any = None

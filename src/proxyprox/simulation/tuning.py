@@ -419,7 +419,7 @@ class _Checks:
         self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=rollouts).tolist()
 
     def keeps(self, rollouts: int) -> bool:
-        """Tell whether no gradient may be had that makes it so many rollouts."""
+        """Tell whether no gradient may be had that makes it this many rollouts."""
         if not self._kept or rollouts <= self._rollouts - self._kept:
             return False
         if rollouts > self._rollouts - TUNING.checks:

@@ -39,7 +39,7 @@ class Answers:
     """What a file says of its rows, whose cells are None if they are the pool's.
 
     ``labels`` and ``predictions`` are a person's and a model's classes as they are written, None
-    where there is none.
+    if there is none.
     """
 
     cells: Any

@@ -231,7 +231,6 @@ def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:
         "expected": finite(plan.expected),
         **{name: repr(getattr(plan, name)) for name in ("method", "averaging", "stop")},
         "bill": asdict(plan.bill),
-        "what_if": [_finite_values(asdict(line)) for line in plan.what_if],
         "notes": list(plan.notes),
     }
     if isinstance(audit, RoundAudit):
@@ -248,36 +247,31 @@ def audit_values(audit: Audit | RoundAudit, plan: RunPlan) -> dict[str, Any]:
             "plan": planned,
         }
     found, scale = audit.prediction, audit.scale
-    plain = ("sentence", "confidence", "epsilon", "epsilon_source", "B", "B_source")
+    plain = ("sentence", "confidence", "epsilon", "epsilon_source")
     return {
         "verdict": audit.verdict.name,
         "leaning": audit.leaning.name,
         "doubts": list(audit.doubts),
         "reasons": list(audit.reasons),
         **{name: getattr(audit, name) for name in plain},
-        **{name: _limits(audit, name) for name in ("delta", "H", "mu", "sigma2", "rho2")},
+        **{name: _limits(audit, name) for name in ("delta", "H", "mu", "sigma2")},
         "scale": {
-            "value": scale.weights[0],
+            "value": scale.value,
             "delta": _limits(scale, "delta"),
             "offered": scale.helps,
         },
         "rehearsed": {
-            "sgd": finite(found.rehearsed_sgd.steps),
-            "proxyprox": finite(found.rehearsed_proxyprox.steps),
-            "offered": finite(found.rehearsed_best.steps),
+            "sgd": finite(found.sgd.steps),
+            "proxyprox": finite(found.proxyprox.steps),
+            "offered": finite(found.best.steps),
         },
-        "theory": {
-            "regime": found.regime,
-            **{name: finite(getattr(found, name)) for name in ("sgd", "accelerated", "proxyprox")},
-        },
-        "cost_ratio": finite(audit.cost.ratio),
         "ledger": audit.ledger.as_dict(),
         "plan": planned,
     }
 
 
 def finite(value: float) -> float | None:
-    """Return a number as JSON has it: None where it is not finite."""
+    """Return a number as JSON has it: None if it is not finite."""
     return float(value) if math.isfinite(value) else None
 
 

@@ -702,7 +702,7 @@ def raise_fatal(findings: Sequence[Finding]) -> None:
 
 
 def as_text(cells: Series) -> Series:
-    """Return cells as stripped text in an object column, None where empty; 3.0 is "3"."""
+    """Return cells as stripped text in an object column, None if empty; 3.0 is "3"."""
     import pandas as pd
 
     def text(cell: Any) -> Any:
@@ -801,7 +801,7 @@ def _is_date_format(form: str) -> bool:
 
 
 def is_copy(cells: Series, labels: Series) -> bool:
-    """Tell whether a column and the labels, where there are any, determine each other."""
+    """Tell whether a column and the labels, if there are any, determine each other."""
     import pandas as pd
 
     known = labels.notna().to_numpy() & cells.notna().to_numpy()

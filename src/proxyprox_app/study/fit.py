@@ -53,7 +53,7 @@ MODELS = {
 
 
 class Target(NamedTuple):
-    """What is to be predicted: text classes or numbers, missing where there is no label."""
+    """What is to be predicted: text classes or numbers, missing if there is no label."""
 
     name: str
     task: str
@@ -149,7 +149,7 @@ def _without_rare(y: Any, find: Callable[..., None]) -> Any:
 
 
 def make_model(name: str, task: str, folds: int = FOLDS) -> Any:
-    """Return an unfitted estimator, whose own cross-validation has so many folds."""
+    """Return an unfitted estimator, whose own cross-validation has this many folds."""
     from sklearn import linear_model
     from sklearn.dummy import DummyClassifier, DummyRegressor
 

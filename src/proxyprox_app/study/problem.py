@@ -89,7 +89,7 @@ class Rows:
 
 
 def read_rows(config: StudyConfig, base: Path) -> Rows:
-    """Return the target's rows and, where there are any, the proxy's, with the same columns.
+    """Return the target's rows and, if there are any, the proxy's, with the same columns.
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _rows_of_frames(config: StudyConfig, base: Path, parts: Sequence[Any]) -> Ro
 
 
 def _labels(cells: Any) -> Any:
-    """Return labels as numbers or text in an array of objects, None where there is none."""
+    """Return labels as numbers or text in an array of objects, None if there is none."""
     if cells.dtype.kind == "f":
         return np.array([None if math.isnan(cell) else cell for cell in cells], dtype=object)
     return yes_or_no(as_text(cells)).to_numpy(dtype=object)
@@ -255,7 +255,7 @@ class Study:
     optimum, residual : float
         The lowest loss, and the relative norm of the gradient where it was found.
     curvature : float
-        The smoothness, or the curvature at the optimum where no bound holds.
+        The smoothness, or the curvature at the optimum if no bound holds.
     centre, scale : array
         The scaling that the columns went through.
     names, classes : tuple
@@ -405,7 +405,7 @@ def _classes(config: StudyConfig, y: Any) -> tuple[Any, ...]:
 
 
 def _curvature(target: pp.GLM, w: Vector) -> float:
-    """Return the largest curvature at a point, where no bound holds everywhere."""
+    """Return the largest curvature at a point, if no bound holds everywhere."""
     if target.dim < 3:
         return float(np.linalg.eigvalsh(target.hessian(w))[-1])
     operator = scipy.sparse.linalg.LinearOperator(

@@ -147,7 +147,7 @@ def read_table(
     -------
     frame : pandas.DataFrame
         Columns of numbers are float64: of text such as ``1.234,50``, ``1,234.50``, ``$ 3``, ``5 %``
-        too. Text with leading zeros stays text. Other cells are stripped text, None where empty;
+        too. Text with leading zeros stays text. Other cells are stripped text, None if empty;
         what Parquet and Excel call a date, a truth value or a category stays that. Titles above
         the header, empty rows and unnamed empty columns are left out. Names are stripped, and of
         equal ones the second gets the ending ``.2``.
@@ -601,7 +601,7 @@ def decimal_mark(column: Any, votes: int = 0, default: str = ".") -> str:
 
 
 def to_numbers(column: Any, decimal: str = "") -> Any:
-    """Return cells as numbers, NaN where there is none.
+    """Return cells as numbers, NaN if there is none.
 
     Parameters
     ----------
@@ -644,7 +644,7 @@ def is_coded(column: Any) -> str:
     Parameters
     ----------
     column : pandas.Series
-        Text, None where empty.
+        Text, None if empty.
 
     Returns
     -------
@@ -801,7 +801,7 @@ def _labels(column: Any, name: str) -> NDArray[Any]:
 
 
 def _floats(column: Any) -> NDArray[np.float64]:
-    """Return cells as numbers, NaN where there is none."""
+    """Return cells as numbers, NaN if there is none."""
     cells = np.asarray(column)
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
