@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from proxyprox._util.arrays import (
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -241,6 +241,20 @@ class Solved(NamedTuple):
     phi: Subproblem
     progress: Progress
     stop: Criterion
+
+
+def step_record(
+    k: int, eta: float, solved: Any, ledger: Ledger, value: float | None, gradient: float
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        threshold = math.nan if bound is None else bound
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 class Step:
@@ -526,6 +540,11 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         # Infinite where noise is seeded: nothing is added to that.
         paid["epsilon"] = after - ledger.epsilon if after != ledger.epsilon else 0.0
     return paid
+
+
+def charge(ledger: Ledger, paid: Mapping[str, float]) -> None:
+    """Enter what was paid, all of it or nothing if an interrupt comes."""
+    vars(ledger).update({name: getattr(ledger, name) + paid[name] for name in paid})
 
 
 def known_curvature(objective: Any, w: Vector) -> Matrix | None:

@@ -12,7 +12,16 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, nonnegative, offers, require, whole
+from proxyprox._util.validation import (
+    Words,
+    count_words,
+    has,
+    message,
+    nonnegative,
+    offers,
+    require,
+    whole,
+)
 from proxyprox.advice.sampling import sampling_method
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
@@ -25,13 +34,13 @@ from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
-from proxyprox.result import Budget, Ledger, count_words
+from proxyprox.result import Budget, Ledger
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from proxyprox.methods import ProxyBFGS
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import Work, facts_of
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Work
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,3 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
 def costs(work: Work, size: int) -> tuple[float, float]:
     """Return what a Hessian of all rows takes, and a factor, in passes."""
     return POLICY.hessian * work.hessian / work.gradient, POLICY.factor * size**3 / work.gradient
-
-
-def as_problem(given: Any) -> Any:
-    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
-    return Problem(given) if facts_of(given).subsample is not None else given

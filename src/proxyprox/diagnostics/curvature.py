@@ -21,7 +21,7 @@ from proxyprox.diagnostics.report import Matrix
 from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 
 Product = Callable[[Vector], Vector]
 

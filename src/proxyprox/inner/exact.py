@@ -10,11 +10,19 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, norm, rounding, zeros_like
 from proxyprox._util.validation import has
-from proxyprox.inner.base import Auto, NonFiniteError, SolverPolicy, Subproblem
+from proxyprox.inner.base import (
+    Auto,
+    Criterion,
+    NonFiniteError,
+    Progress,
+    Relative,
+    Residual,
+    SolverPolicy,
+    Subproblem,
+)
 from proxyprox.inner.box import minimise_in_box
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import NotConvexError
-from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
 
 def minimise_exactly(

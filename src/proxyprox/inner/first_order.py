@@ -11,6 +11,7 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import flag, positive
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     Patience,
@@ -21,7 +22,6 @@ from proxyprox.inner.base import (
     first_finite,
     next_to_rounding,
 )
-from proxyprox.stopping import Criterion
 
 
 @dataclass(frozen=True)

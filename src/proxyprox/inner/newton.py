@@ -13,10 +13,12 @@ from numpy.random import Generator
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Point,
+    Progress,
     Solver,
     SolverPolicy,
     Subproblem,
@@ -24,8 +26,7 @@ from proxyprox.inner.base import (
     descend,
     first_share,
 )
-from proxyprox.problems.protocols import facts_of
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.problems.problem import facts_of
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,16 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Patience,
+    Progress,
     Solver,
     Subproblem,
     next_to_rounding,
 )
-from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)

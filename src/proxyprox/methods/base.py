@@ -24,8 +24,9 @@ import numpy as np
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.result import Status
-from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
+from proxyprox.stepsizes.distance import WithoutProxy
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,10 @@ class Method:
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
         eta = getattr(self, "eta", None)
-        return Constant(math.nan) if eta is None else as_step_size(eta)
+        rule = Constant(math.nan) if eta is None else as_step_size(eta)
+        if isinstance(rule, AutoStep) and not self.uses_proxy:
+            return WithoutProxy(rule)
+        return rule
 
     def defaults(self) -> Defaults | None:
         """Return the solver and the criterion to use if the caller names none.

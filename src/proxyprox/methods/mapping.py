@@ -32,7 +32,7 @@ from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.least_squares import Uncertainty, pulled, size_of, uncertainty
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.result import Status
 
 Array = np.ndarray[Any, Any]

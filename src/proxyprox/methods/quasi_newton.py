@@ -57,7 +57,7 @@ from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
 

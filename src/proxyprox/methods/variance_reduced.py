@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.stepsizes.auto import AutoStep, as_step_size, fixed_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 

@@ -560,8 +560,10 @@ class GLM(LinearLoss, Paired):
         """What else is known of the loss."""
         unready = ""
         if self.targets is None:
-            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
-            unready = message("y of the target", None, "given", remedy)
+            unready = (
+                "y of the target must be given, got None. "
+                "Give y, or use Run and tell(observations=...), which buys labels."
+            )
         return Facts(
             empirical=True, divisible=True, rows=self._counted_rows, start=self.zeros(),
             unready=unready, work=self.work, sampled_hessian=self.sampled_hessian,

@@ -11,7 +11,7 @@ import numpy as np
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.codec import describe, differences
 from proxyprox._util.digests import fingerprint
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 
 
 def identity_of(

@@ -145,20 +145,6 @@ class Facts:
     memory: Any = None
 
 
-def facts_of(loss: Any) -> Facts:
-    """Return what a loss states of itself, or that nothing is stated."""
-    stated = getattr(loss, "facts", None)
-    return stated if isinstance(stated, Facts) else Facts()
-
-
-def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:
-    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
-    if batch is None or not facts_of(loss).divisible or len(batch) % 2 or not len(batch):
-        return None
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
-
-
 @dataclass(frozen=True, eq=False)
 class HessianOf:
     """Stands for the Hessian of a loss that knows which others have the same."""

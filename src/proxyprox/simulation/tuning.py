@@ -13,16 +13,16 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, all_finite, norm
 from proxyprox._util.digests import digest
-from proxyprox._util.validation import message
+from proxyprox._util.validation import count_words, message
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.minimization import OracleError, minimize
-from proxyprox.observers import Ending, Watcher
+from proxyprox.minimization import OracleError, Watcher, minimize
+from proxyprox.observers import Ending
 from proxyprox.oracle import Step
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, count_words
+from proxyprox.result import Budget, Result, Status
 from proxyprox.simulation.comparison import Evidence, Observed
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
