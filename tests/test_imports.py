@@ -58,7 +58,7 @@ SLOW = {
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.report.page",
-    "proxyprox.sklearn", "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops",
+    "proxyprox.sklearn", "experiments.compare", "dask", "distributed", "skrub", "skops",
     "openpyxl",
 }  # fmt: skip
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proxyprox_app.cli.console import Json, Output, command_line, emit, guarded, say, stdout
-
-TO_RUN = (
-    "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
-    "lines in place of [method] and of target_gradients in {}:"
-)
-NO_LINES = (
-    "proxyprox run has no keys for this plan: call minimize(plan.problem, **plan.arguments) in "
-    "Python."
+from proxyprox_app.cli.console import (
+    Json,
+    Output,
+    command_line,
+    emit,
+    guarded,
+    output_folder,
+    say,
+    stdout,
+    tell_path,
 )
 
 
@@ -42,36 +42,30 @@ def audit(
     proxyprox audit my.toml
     proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
 
-    The configuration is that of proxyprox run: [model], [target], [proxy] and [method] batch_size
+    The configuration is that of proxyprox run: [model], [target], [proxy] and [run] batch_size
     are used. Written: audit.html and audit.json.
     """
     import proxyprox as pp
-    from proxyprox_app.cli.comparison import output_folder
     from proxyprox_app.report.page import audit_values, write_audit_page
     from proxyprox_app.report.summary import write_json
-    from proxyprox_app.study import problem
     from proxyprox_app.study.config import read_config
+    from proxyprox_app.study.problem import read_study
 
-    settings, base = read_config(config), config.parent.absolute()
+    settings = read_config(config)
     folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
-    size = settings.method.batch_size
-    settings = problem.prepare(settings, base)
-    losses = problem.load_study(settings, base).problem(size)
-    found = pp.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-    planned = pp.plan(found)
-    lines = problem.plan_toml(planned, size)
-    values = audit_values(found, planned)
-    values["plan"]["toml"] = lines
-    # What to run is not what was audited.
-    shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
-    with output_folder(folder, command):
+    study = read_study(settings, config.parent.absolute())
+    kept = "Nothing was written: the page is written when the audit has ended."
+    with output_folder(folder, command, kept):
+        found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
+        planned = pp.plan(found)
+        values = audit_values(found, planned)
         file = write_audit_page(
             folder,
             found,
             planned,
             title=f"proxyprox audit: {config.name}",
             command=command,
-            config={**shown, "batch_size": size},
+            config=settings.model_dump(exclude={"run": {"methods", "seeds", "target_gradients"}}),
         )
         write_json(folder / "audit.json", values)
     if as_json:
@@ -79,5 +73,5 @@ def audit(
         return
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
-    say(stdout(), NO_LINES if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
-    say(stdout(), f"Report: {file}", style="bold")
+    say(stdout(), "To run it in Python: minimize(plan.problem, **plan.arguments).")
+    tell_path(stdout(), f"Report: {file}")

@@ -27,8 +27,15 @@ from proxyprox.diagnostics.plan import RunPlan
 from proxyprox.diagnostics.report import Audit, RoundAudit
 from proxyprox_app.report import figures
 from proxyprox_app.report.figures import COSTS, Style, field_label, in_order, styles
-from proxyprox_app.report.records import flat, machine, versions, without_home
-from proxyprox_app.report.summary import LIMITS, joint_confidence, last_rows
+from proxyprox_app.report.summary import (
+    LIMITS,
+    flat,
+    joint_confidence,
+    last_rows,
+    machine,
+    versions,
+    without_home,
+)
 
 _PURPOSE = "writing the report"
 

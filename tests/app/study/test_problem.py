@@ -15,11 +15,11 @@ import scipy.special
 from sklearn.datasets import dump_svmlight_file
 
 import proxyprox as pp
+from experiments.compare import Experiment, Job, compare
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import RunPlan, plan
 from proxyprox.problems import FAMILIES, ScaledProxy
 from proxyprox_app.study import problem
-from proxyprox_app.study.compare import Experiment, Job, compare
 from proxyprox_app.study.config import METHODS, StudyConfig, parse_config
 from proxyprox_app.study.problem import PANEL, Study, load_study, method_to_write, raw_weights
 from proxyprox_app.study.tables import DataError, read_table
