@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 
 
 # Tests of equal bits: they compare two runs on one machine, whatever its CPU.
 EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests/test_equivalences.py tests/torch/test_resume.py
-.PHONY: demo test test_dask test_kernel docs figure1 figure2 labels other_data arm lint format bench clean help
+.PHONY: demo test test_dask test_kernel docs figure1 figure2 labels other_data arm lint format bench records clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +58,9 @@ format: $(VENV)/.lint  ## rewrite the code in the house's format
 
 bench: $(VENV)/.test   ## measure speed; prints a table and writes benchmarks/results/
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
+
+records: $(VENV)/.test   ## records older than what they measure, tables without one; OPTIONS=--write makes the tables again
+	$(BIN)/python -m experiments.records $(OPTIONS)
 
 clean:                 ## remove the virtual environment and everything generated
 	rm -rf $(VENV) runs benchmarks/results docs/_build docs/api docs/auto_examples .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,6 +15,7 @@ import numpy as np
 
 from audit_truth import CAP, needed
 from experiments import datasets
+from experiments.records import write_record
 from proxyprox import GLM, Problem, logistic_regression, minimize
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
@@ -67,11 +68,11 @@ def record(target: GLM, name: str, proxy: object, best: float, gap: float) -> di
         "reasons": found.reasons,
         **{quantity: asdict(getattr(found, quantity)) for quantity in ("delta", "H", "mu")},
         "sigma2": asdict(found.sigma2),
-        "scale": found.scale.weights[0],
+        "scale": found.scale.value,
         "rehearsed": {
-            "sgd": told.rehearsed_sgd.steps,
-            "as it is": told.rehearsed_proxyprox.steps,
-            "as offered": told.rehearsed_best.steps,
+            "sgd": told.sgd.steps,
+            "as it is": told.proxyprox.steps,
+            "as offered": told.best.steps,
         },
         "theory": {"sgd": told.sgd, "accelerated": told.accelerated, "proxyprox": told.proxyprox},
         "ran": {"as it is": as_it_is, "as offered": scaled},
@@ -110,9 +111,7 @@ def main() -> None:
     for name, proxy in proxies(target).items():
         summary["cases"].append(record(target, name, proxy, best, gap))
         print(json.dumps(summary["cases"][-1], ensure_ascii=False), flush=True)
-        # JSON knows no infinity: a run that did not arrive has no number.
-        text = json.dumps(summary, indent=1, ensure_ascii=False).replace("Infinity", "null")
-        file.write_text(text + "\n")
+        write_record(file, summary, measures=["src/proxyprox/diagnostics"])
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ CALLS = 600
 CLOSER = 1e-4
 """Share of the least loss above it to which simulators' calls are counted, too."""
 
+SHARES = ("1 %", "5 %", "20 %")
 OURS, DANE = "ours, default", 'DANE("auto")'
 
 
@@ -225,6 +226,28 @@ def simulators_table(fits: list[Fit]) -> str:
         row = [cells.get((method, name), "") for name in names]
         lines.append(f"| {method} | {' | '.join(row)} |")
     return "\n".join(lines) + "\n"
+
+
+def small_table(record: Path) -> str:
+    """Return the median rounds to 1e-6 on two tables, for the page."""
+    with record.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    problems = [(table, share) for table in ("mushrooms", "a9a") for share in SHARES]
+    head = [f"{table}, {share}" for table, share in problems]
+    rows = [["", *head], ["---"] * (len(head) + 1)]
+    for method in dict.fromkeys(line["method"] for line in lines if line["table"] == "a9a"):
+        row = [method]
+        for table, share in problems:
+            counts = [
+                float(line["1e-6"]) if line["1e-6"] != "–" else math.inf
+                for line in lines
+                if (line["table"], line["method"]) == (table, method)
+                and line["proxy"] in ("none", share)
+            ]
+            middle = statistics.median(counts)
+            row.append(f"{middle:g}" if math.isfinite(middle) else "–")
+        rows.append(row)
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def write_csv(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from experiments.records import Records
+from experiments.runs import Records
 from proxyprox import Budget, Problem, Status, __version__, minimize
 from proxyprox._util.arrays import Vector
 from proxyprox._util.signals import critical, ending_signals

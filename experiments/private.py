@@ -16,7 +16,7 @@ import numpy as np
 import typer
 
 from experiments import datasets
-from experiments.records import Records, read_records
+from experiments.runs import Records, read_records
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly

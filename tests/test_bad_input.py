@@ -390,7 +390,6 @@ CASES = {
     "a robot is named": (
         lambda: pp.audit(pp.Problem(Robot(), quadratic())),
         TypeError, ["objective", "Robot object>"]),
-    "others None": (lambda: pp.audit(problem(), others=None), TypeError, ["others", "None"]),
     "curvature array": (
         lambda: pp.audit(problem(), curvature=X), ValueError, ["curvature", "'secants'"]),
     "sliding eta array": (

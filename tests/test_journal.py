@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.records import Records, RecordsError
+from experiments.runs import Records, RecordsError
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
 from proxyprox.simulation import RolloutJournal, Trajectory

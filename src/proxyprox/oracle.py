@@ -377,7 +377,7 @@ def check_answers(
     if len(gradients) != len(query.points):
         count = len(query.points)
         allowed = "one array" if count == 1 else f"a list of {count} arrays, one for each point"
-        got = Words(f"a {type(gradients).__name__} of {len(gradients)}")
+        got = Words(f"{len(gradients)} of them")
         raise ValueError(message("gradients", got, allowed, "Give arrays, not lists of numbers."))
     # Copied: whoever answers may reuse the buffer.
     checked = tuple(map(copy_array, check_gradients(query, gradients)))

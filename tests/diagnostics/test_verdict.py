@@ -46,7 +46,7 @@ def test_the_sentence_states_the_gain(tiny):
         (REFUSED, 100, 900, "no gain."),
     ):
         one, two = (Rehearsal(1.0, count, 0.0) for count in (sgd, proxied))
-        prediction = replace(tiny.prediction, rehearsed_sgd=one, rehearsed_best=two)
+        prediction = replace(tiny.prediction, sgd=one, best=two)
         told = replace(tiny, verdict=verdict, leaning=verdict, prediction=prediction)
         unsure = replace(told, verdict=Verdict.UNSURE).sentence
         assert words in told.sentence
@@ -84,8 +84,6 @@ def test_a_proxy_that_is_nan_on_the_path_is_named():
     hole = proxy_with_hole("gradient", 0.0)
     with pytest.raises(pp.inner.NonFiniteError, match="proxy's gradient"):
         audit(pp.Problem(TARGET, hole), np.zeros(4), rng=0)
-    with pytest.raises(pp.inner.NonFiniteError, match="others"):
-        audit(pp.Problem(TARGET, ROUND), np.zeros(4), others=[proxy_with_hole("value")], rng=0)
 
 
 def test_a_target_that_curves_downwards_or_runs_away_gets_no_numbers():
@@ -215,7 +213,7 @@ def test_a_loss_with_kinks_is_walked_down_and_the_audit_unsure(batch):
     assert found.leaning is not Verdict.UNSURE
     for words in ("does not explain", "larger batches", "points visited, 3 in all"):
         assert words in str(found)
-    planned = plan(found, factors=[])
+    planned = plan(found)
     assert planned.rough
     assert any("has its doubts" in note for note in planned.notes)
     assert "rough: see the notes" in str(planned)
@@ -227,7 +225,7 @@ def test_a_proxy_that_curves_downwards_everywhere_is_refused_without_doubt():
     assert found.verdict is REFUSED
     # What SGD needs is as doubtful as ever.
     assert found.doubts
-    assert plan(found, factors=[]).rough
+    assert plan(found).rough
 
 
 @pytest.mark.parametrize("batch", [8, 256])
@@ -251,7 +249,7 @@ def test_an_audit_that_never_left_its_start_says_so(tiny):
     assert len(found.points) == 1
     assert found.verdict is Verdict.UNSURE
     assert "Only one point could be visited, the start" in str(found)
-    assert plan(found, factors=[]).rough
+    assert plan(found).rough
     # One point as asked for is no reason to doubt.
     asked = audit(tiny.problem, points=1, rng=0)
     assert asked.verdict is asked.leaning

@@ -31,7 +31,7 @@ from experiments.compare import (
     run_candidate,
     run_jobs,
 )
-from experiments.records import RecordsError, read_records
+from experiments.runs import RecordsError, read_records
 from proxyprox.inner.exact import minimise_exactly
 
 rng = np.random.default_rng(0)

@@ -1,131 +1,71 @@
-"""Records: whole runs or none of them, and never a mixture of settings."""
+"""Records know what they measured, and pages have the tables of their records."""
 
-from __future__ import annotations
+import json
 
-import os
-import platform
-import random
-import signal
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-from typing import Any
-
-import numpy as np
 import pytest
 
-from experiments.records import Records, RecordsError, read_records
-from proxyprox_app.report.summary import machine, versions, without_home
+from experiments.records import check_records, fill_tables, tables_without_record, write_record
 
-NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
+CODE = '"""Prose."""\n\nx = 1\n'
+SCRIPT = """
+import json
 
-
-def points(count: int = 3) -> list[dict[str, Any]]:
-    return [{"t": t, "loss": 1 / (1 + t)} for t in range(count)]
-
-
-def test_runs_are_whole_kept_and_exported_in_order(tmp_path: Path) -> None:
-    contents = set()
-    for attempt in range(2):
-        folder = tmp_path / str(attempt)
-        with Records(folder, {}) as records:
-            for name in random.Random(attempt).sample(NAMES, len(NAMES)):
-                records.add(name, points())
-            found = records.export("records.jsonl", NAMES)
-        assert read_records(folder / "records.jsonl") == found
-        contents.add((folder / "records.jsonl").read_bytes())
-    assert len(contents) == 1  # it does not matter who finished first
-    assert [(p["method"], p["seed"]) for p in found[::3]] == [tuple(n.values()) for n in NAMES]
-    with Records(folder, {}) as records:
-        assert records.points(NAMES[0]) == [{**NAMES[0], **p} for p in points()]
-        records.add(NAMES[0], points(1))  # already there
-        assert len(records.points(NAMES[0])) == 3
-        other = {"method": "SGD", "seed": 99}
-        assert other not in records
-        with pytest.raises(KeyError, match="99"):
-            records.export("records.jsonl", [other])
+def table(path):
+    return "".join(f"| {k} | {v} |\\n" for k, v in json.loads(path.read_text()).items())
+"""
 
 
-@pytest.mark.slow  # the journal of all stores is killed in tests/test_journal.py, too
-@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
-def test_kill_9_loses_no_finished_run(tmp_path: Path) -> None:
-    script = textwrap.dedent(
-        """
-        import sys
-        from experiments.records import Records
-        with Records(sys.argv[1], {}) as records:
-            seed = 0
-            while True:
-                records.add({"method": "m" * 2000, "seed": seed}, [{"t": t} for t in range(50)])
-                print(seed, flush=True)
-                seed += 1
-        """
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) >= 5:
-                process.send_signal(signal.SIGKILL)
-                break
-        announced = [5, *(int(line) for line in process.stdout)][-1]
-    with Records(tmp_path, {}) as records:
-        # What was announced is there; at most the one run under way may be there as well.
-        assert announced + 1 <= len(records) <= announced + 2
-        for seed in range(len(records)):
-            assert len(records.points({"method": "m" * 2000, "seed": seed})) == 50
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with a measured file, a script, a record and a page."""
+    for name in ("src", "docs/results/area"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "src/part.py").write_text(CODE)
+    (tmp_path / "script_of_records.py").write_text(SCRIPT)
+    record = tmp_path / "docs/results/area/kept.json"
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "script_of_records.py")])
+    write_record(record, {"a": 1.5, "b": float("inf")}, measures=["src"], root=tmp_path)
+    return tmp_path
 
 
-def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:
-    name = {"method": "SGD", "seed": np.int64(3)}
-    with Records(tmp_path, {}) as records:
-        records.add(name, [{"loss": np.float64("inf"), "ok": np.bool_(True)}])
-        assert {"method": "SGD", "seed": 3} in records
-        assert records.points(name) == [{"method": "SGD", "seed": 3, "loss": None, "ok": True}]
-        with pytest.raises(TypeError, match="ndarray"):
-            records.add(NAMES[0], [{"w": np.ones(2)}])
-        assert len(records) == 1
+def test_a_record_holds_what_made_it(repository):
+    folder = repository / "docs/results/area"
+    about = json.loads((folder / "about.json").read_text())["kept.json"]
+    assert json.loads((folder / "kept.json").read_text()) == {"a": 1.5, "b": None}
+    assert set(about["measures"]) == {"src", "script_of_records.py"}
+    assert about["command"].startswith("python ")
+    assert about["cpu_seconds"] > 0
+    assert about["versions"]["numpy"]
+    assert str(repository) not in json.dumps(about)
 
 
-def test_other_settings_are_refused(tmp_path: Path) -> None:
-    with Records(tmp_path, {"steps": 5}):
-        pass  # without runs the settings may change
-    with Records(tmp_path, {"steps": (10,), "run": {"seeds": 3}}) as records:
-        records.add(NAMES[0], points())
-    # A setting that is None may be missing.
-    with Records(tmp_path, {"steps": [10], "run": {"seeds": 3, "seconds": None}}) as records:
-        assert len(records) == 1
-    with pytest.raises(RecordsError, match=r"run\.seeds \(there 3, now 4\)"):
-        Records(tmp_path, {"steps": [10], "run": {"seeds": 4}})
+def test_only_code_ages_a_record(repository):
+    part, kept = repository / "src/part.py", repository / "docs/results/area/kept.json"
+    assert list(check_records(repository)) == []
+    part.write_text('"""Other prose."""\n# A comment.\n\nx = 1\n')
+    assert list(check_records(repository)) == []
+    part.write_text(CODE.replace("1", "2"))
+    assert [line for line in check_records(repository) if "older than src" in line]
+    part.write_text(CODE)
+    kept.write_text("{}")
+    assert [line for line in check_records(repository) if "changed" in line]
+    kept.rename(kept.with_name("other.json"))
+    assert len(list(check_records(repository))) == 2
 
 
-def test_a_damaged_file_and_records_of_an_earlier_version_are_named(tmp_path: Path) -> None:
-    (tmp_path / "runs.sqlite").write_bytes(b"not a database, whatever its name says" * 10)
-    with pytest.raises(RecordsError, match=r"runs\.sqlite cannot be used"):
-        Records(tmp_path, {})
-    for name in ("records.jsonl", "records.journal.jsonl"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / name).write_text("{}\n")
-        with pytest.raises(RecordsError, match=r"0\.1.*empty folder"):
-            Records(folder, {})
+def test_tables_are_those_of_their_records(repository):
+    page = repository / "docs/page.md"
+    typed = "| | n |\n|---|---|\n| a | 3 |\n"
+    marker = "<!-- table script_of_records.py:table area/kept.json -->\n"
+    page.write_text(f"{typed}\n{marker}{typed}<!-- end -->\n")
+    assert fill_tables(page, write=False, root=repository)
+    assert [number for number, _ in tables_without_record(page)] == [1]
+    fill_tables(page, write=True, root=repository)
+    assert not fill_tables(page, write=False, root=repository)
+    assert page.read_text() == f"{typed}\n{marker}| a | 1.5 |\n| b | None |\n<!-- end -->\n"
 
 
-def test_nothing_names_a_person_or_a_host() -> None:
-    facts = machine()
-    assert int(facts["cores"]) >= 1
-    assert facts["processor"]
-    assert platform.node() not in facts.values()
-    assert versions()["numpy"]
-
-
-def test_home_folder_is_hidden_only_where_a_shell_expands_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
-    assert without_home("run /home/ann/a --out /home/ann") == "run ~/a --out ~"
-    assert without_home("run /home/anna/a /x/home/ann") == "run /home/anna/a /x/home/ann"
-    monkeypatch.setattr(Path, "home", lambda: Path("/"))
-    assert without_home("run /a") == "run /a"
+def test_measured_files_must_exist(tmp_path):
+    with pytest.raises(ValueError, match="measures"):
+        write_record(tmp_path / "a.json", {}, measures=["src/none.py"], root=tmp_path)
+    assert not list(tmp_path.iterdir())

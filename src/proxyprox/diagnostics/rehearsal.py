@@ -42,7 +42,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
@@ -97,17 +97,6 @@ class QuadraticModel:
     def start_excess(self) -> float:
         """The suboptimality of the start, ``½ gᵀA⁺g``."""
         return float(ErrorCurve.of(self).start.sum())
-
-    @property
-    def start_distance(self) -> float:
-        """The distance of the start to the minimiser, ``‖A⁺g‖``."""
-        curve = ErrorCurve.of(self)
-        return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
-
-    def with_noise_divided_by(self, factor: float) -> QuadraticModel:
-        """Return the model for batches ``factor`` times as large."""
-        growth = self.growth if self.subspace else self.growth / factor
-        return replace(self, residuals=self.residuals / math.sqrt(factor), growth=growth)
 
 
 def rehearse(

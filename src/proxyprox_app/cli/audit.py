@@ -19,6 +19,13 @@ from proxyprox_app.cli.console import (
     tell_path,
 )
 
+QUANTITIES = {
+    "delta": "similarity δ: how differently proxy and target curve",
+    "H": "smoothness H: the target's strongest curvature",
+    "mu": "strong convexity μ: the target's weakest curvature",
+    "sigma2": "noise σ²: how far one batch's target gradient is off, squared",
+}
+
 
 @guarded
 def audit(
@@ -46,7 +53,7 @@ def audit(
     are used. Written: audit.html and audit.json.
     """
     import proxyprox as pp
-    from proxyprox_app.report.page import audit_values, write_audit_page
+    from proxyprox_app.report.page import audit_values, write_report
     from proxyprox_app.report.summary import write_json
     from proxyprox_app.study.config import read_config
     from proxyprox_app.study.problem import read_study
@@ -59,11 +66,28 @@ def audit(
         found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
         planned = pp.plan(found)
         values = audit_values(found, planned)
-        file = write_audit_page(
+        limits = [
+            {"quantity": words, **values[name]}
+            for name, words in QUANTITIES.items()
+            if name in values
+        ]
+        ways = values.get("rehearsed") or {
+            "ProxyBFGS with this proxy": values["rounds"],
+            "ProxyBFGS without a proxy": values["rounds_without"],
+            "L-BFGS": values["rounds_lbfgs"],
+        }
+        unit = "target gradients" if "rehearsed" in values else "rounds of exact gradients"
+        file = write_report(
             folder,
-            found,
-            planned,
+            name="audit.html",
             title=f"proxyprox audit: {config.name}",
+            lead=[found.sentence, *found.reasons],
+            tables=[
+                (f"Rehearsed: {unit}", [{"method": way, unit: n} for way, n in ways.items()]),
+                ("What was estimated", limits),
+                ("What the plan costs", [values["plan"]["bill"]]),
+            ],
+            notes=planned.notes,
             command=command,
             config=settings.model_dump(exclude={"run": {"methods", "seeds", "target_gradients"}}),
         )

@@ -26,7 +26,6 @@ def test_words_json_and_files(invoke: Invoke, config: Path, tmp_path: Path) -> N
     assert found["ledger"]["target_gradients"] <= 300
     assert found["delta"]["low"] <= found["delta"]["high"]
     assert found["plan"]["steps"] >= 1
-    assert len(found["plan"]["what_if"]) == 6
     assert json.loads((folder / "audit.json").read_text())["delta"] == found["delta"]
     page = re.sub("<[^>]*>", "", (folder / "audit.html").read_text())
     for words in ("one target gradient needs 16 rows", "without labels, on the rows of the target"):

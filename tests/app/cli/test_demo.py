@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.records import read_records
+from experiments.runs import read_records
 from proxyprox_app.study import demo
 
 pytest.importorskip("matplotlib")

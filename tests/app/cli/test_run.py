@@ -158,6 +158,7 @@ def test_a_run_that_diverges(invoke: Invoke, config: Path, csv: Path, tmp_path: 
         ("[method]", '[proxy]\nkind = "subsample"\n[method]', "one of fraction and rows"),
         ("[method]", "[proxy]\nfraction = 0.5\n[method]", "[proxy] fraction has no effect on kind"),
         ("eta = 5.0", 'name = "auxmom"\n[model]\nl1 = 0.1', "l1 cannot be used with auxmom"),
+        ("eta = 5.0", 'name = "adam"\neta = "auto"', "eta of adam"),
     ],
 )
 def test_mistakes_in_the_configuration(
