@@ -59,7 +59,7 @@ def run_methods(file: Path, folder: Path, command: str, as_json: bool) -> None:
          f"{end['seconds']:.2g}", _short(end["eta"]), str(end["tried"]))
         for end in ends
     ]  # fmt: skip
-    headings = ("method", "above optimum", "proxy gradients", "seconds", "step size", "tried")
+    headings = ("method", "above optimum", "proxy", "seconds", "step size", "tried")
     styles = ["bold" if end["suboptimality_median"] == best else "" for end in ends]
     console.say(screen, f"After {ends[0]['target_gradients']:,} target gradients", "bold")
     console.print_table(screen, headings, cells, styles)
@@ -76,7 +76,8 @@ def _sentence(ends: list[dict[str, Any]], first: str) -> str:
     known = [end for end in ends if end["suboptimality_median"] is not None]
     if not known:
         return "Every method broke off."
-    best = min(known, key=lambda end: end["suboptimality_median"])
+    # What is left at the optimum is rounding.
+    best = min(known, key=lambda end: max(end["suboptimality_median"], 1e-12))
     text = (
         f"{best['method']} ended lowest, {_short(best['suboptimality_median'])} above the optimum"
     )

@@ -100,9 +100,14 @@ def run(
     if file.suffix.lower() == ".toml":
         from proxyprox_app.cli.methods import run_methods
 
-        given = {"--target": target, "--as": kinds, "--task": task, "--sheet": sheet}
+        given: dict[str, Any] = {
+            "--target": target,
+            "--as": kinds,
+            "--task": task,
+            "--sheet": sheet,
+        }
         given |= {"--encoding": encoding, "--separator": separator, "--groups": groups}
-        given |= {"--time": when, "--dry-run": dry_run}
+        given |= {"--time": when, "--dry-run": dry_run, "--sheet": sheet}
         if odd := [name for name, value in given.items() if value]:
             raise CommandError(f"{odd[0]} goes with a table; {file.name} has keys for it.")
         run_methods(file, folder, command, as_json)
@@ -364,8 +369,9 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
         classes = found.task == "classification"
         what = f"are expected to be {kept.classes[-1]}" if classes else (
             f"is the expected mean {kept.target}")  # fmt: skip
-        value, low, high = (f"{each:.1%}" if classes else f"{each:.4g}" for each in mean)
-        console.say(screen, f"\nOf the rows without a label {value} {what} ({low} to {high}).")
+        shown, *ends = (f"{each:.1%}" if classes else f"{each:.4g}" for each in mean)
+        text = f"\nOf the rows without a label {shown} {what} ({' to '.join(ends)})."
+        console.say(screen, text)
     console.tell_path(screen, f"\nModel ({found.chosen}, all labels): {done['model']}")
     console.tell_path(screen, f"To use it:  proxyprox predict {done['model']} NEW_FILE")
 

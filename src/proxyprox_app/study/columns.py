@@ -21,7 +21,6 @@ from proxyprox_app.study.tables import (
     DataError,
     Finding,
     as_text,
-    comma_votes,
     is_coded,
     no_column,
     to_numbers,
@@ -430,12 +429,7 @@ class Columns:
         for column in self.used:
             cells, what = frame[column.name], ""
             if column.kind == "number":
-                plain, what = plain_object(cells), "number"
-                values = to_numbers(plain, self.decimal)
-                votes = comma_votes(plain)
-                if votes and self.decimal == (".,"[votes < 0]):
-                    text = "has another decimal mark than the file of the fit, and is read with it."
-                    findings.append(Finding(column.name, text))
+                values, what = to_numbers(plain_object(cells), self.decimal), "number"
             elif column.kind == "date":
                 form = f" ({_readable(column.date)})" if column.date else ""
                 values, what = parse_dates(cells, column.date), f"date{form}"
@@ -757,7 +751,8 @@ def is_copy(cells: Series, labels: Series) -> bool:
         return bool(abs(np.corrcoef(values, theirs.to_numpy())[0, 1]) > 1 - 1e-9)
     if not ours.nunique() == theirs.nunique() > 1:
         return False
-    return len(set(zip(*(_codes(each) for each in (ours, theirs)), strict=True))) == ours.nunique()
+    pairs = set(zip(_codes(ours), _codes(theirs), strict=True))
+    return bool(len(pairs) == ours.nunique())
 
 
 def determines(cells: Series, labels: Series) -> bool:

@@ -15,6 +15,7 @@ Family = Literal["linear", "logistic", "softmax", "poisson", "gamma"]
 Method = Literal["proxyprox", "dane", "sgd", "adam", "lbfgs", "erm"]
 Kind = Literal[*KINDS]  # type: ignore[valid-type]
 Text = Annotated[str, Field(min_length=1)]
+Strength = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -30,8 +31,8 @@ class Model(_Section):
     """``[model]``: what is fitted. Strengths apply to the columns as scaled."""
 
     family: Family
-    l2: float = Field(1e-3, ge=0)
-    l1: float = Field(0.0, ge=0)
+    l2: Strength = 1e-3
+    l1: Strength = 0.0
     intercept: bool = True
     standardize: bool = True
 
@@ -55,7 +56,7 @@ class ProxyRows(_Section):
     kind: Literal["label-free", "labelled", "subsample"] = "label-free"
     file: Text | None = None
     label: Text | None = None
-    fraction: float | None = Field(None, gt=0, le=1)
+    fraction: Annotated[float, Field(gt=0, le=1)] | None = None
 
     @model_validator(mode="after")
     def _keys_go_with_the_kind(self) -> ProxyRows:
@@ -78,7 +79,7 @@ class RunSettings(_Section):
     batch_size: Count | Literal["all"] = 64
     target_gradients: Count = 200
     seeds: Count = 3
-    seed: int = Field(0, ge=0)
+    seed: Annotated[int, Field(ge=0)] = 0
 
     @model_validator(mode="after")
     def _methods_go_with_the_batch(self) -> RunSettings:

@@ -88,9 +88,11 @@ def _say(points: Sequence[Point], x: str, apart: str) -> str:
         return f"{middle:.3g} {x}" if math.isfinite(middle) else "more than were run"
 
     listed = "; ".join(f"{method} {words(counts)}" for method, counts in needed.items())
+    level_too = f", level in {ties}" if ties else ""
     return (
         f"To come within {level:g} of the lowest loss ours needs {words(ours)} (median); {listed}. "
-        f"{f'{apart} apart, ours' if apart else 'Ours'} is first in {wins} of {len(ours)} draws{f', level in {ties}' if ties else ''}."
+        f"{f'{apart} apart, ours' if apart else 'Ours'} is first in {wins} of {len(ours)} draws"
+        f"{level_too}."
     )
 
 
@@ -203,7 +205,8 @@ def seconds(seed: int) -> Iterator[Point]:
     def keep(step: Any) -> None:
         runs.setdefault(OURS, []).append((time.process_time() - begun, step.answer))
 
-    keep_last = pp.minimize(loss, callback=keep).w
+    minimize: Any = pp.minimize
+    keep_last = minimize(loss, callback=keep).w
     runs.setdefault(OURS, []).append((time.process_time() - begun, keep_last))
     solvers = {"lbfgs": (5, 10, 20, 40, 80), "newton-cholesky": (1, 2, 3, 5, 8)}
     for solver, counts in solvers.items():

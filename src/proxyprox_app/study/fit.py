@@ -215,8 +215,8 @@ def read_split(frame: Frame, groups: str | None, time: str | None) -> Split:
     if groups:
         codes = pd.factorize(as_text(cells))[0]
         # Rows without a group are groups of their own.
-        lost = codes < 0
-        codes = np.where(lost, codes.max() + np.cumsum(lost), codes)
+        alone = codes < 0
+        codes = np.where(alone, codes.max() + np.cumsum(alone), codes)
         return Split("groups", name, codes)
     times = to_numbers(plain_object(cells)) if cells.dtype.kind in "iuf" else None
     if times is None:
@@ -234,7 +234,8 @@ def _folds(split: Split, target: Target, seed: int) -> list[tuple[Array, Array]]
     known, rows = np.flatnonzero(target.known), np.arange(len(target.y))
     y = target.labels[known]
     classes = [] if target.task == "regression" else np.unique(y, return_counts=True)[1].tolist()
-    count, options = POLICY.folds, {"shuffle": True, "random_state": seed}
+    count = POLICY.folds
+    options: dict[str, Any] = {"shuffle": True, "random_state": seed}
     found = []
     if split.kind == "time":
         ends = np.unique(np.quantile(split.codes[known], np.arange(1, count + 1) / (count + 1)))
@@ -344,7 +345,8 @@ def losses_of(task: str, outputs: Array, y: Array, classes: Sequence[str], huber
     """Return each row's loss: squared or Huber's error, or minus the logarithm of its chance."""
     if task == "regression":
         error = np.abs(outputs - y)
-        return np.where(error <= huber, error**2, 2 * huber * error - huber**2)
+        near = np.minimum(error, huber)
+        return near * (2 * error - near)
     places = np.searchsorted(classes, y)
     return -np.log(np.maximum(outputs[np.arange(len(y)), places], 1e-15))
 

@@ -38,7 +38,7 @@ class _Column(_Exact):
     kind: Kind
     why: str
     missing: Number
-    values: int
+    values: Annotated[int, Field(ge=0, le=1 << 53)]
     date: str
     yes_no: bool
     text: bool
@@ -142,6 +142,7 @@ def read(path: Path) -> dict[str, Any]:
             raise ValueError(f"its format is {str(got)[:40]!r}, not {FORMAT!r}")
         if model.pop("digest", None) != text_digest(json.dumps(model, allow_nan=False)):
             raise ValueError("it differs from its own digest, so it was damaged or changed")
+        json.dumps(model, ensure_ascii=False).encode()  # no half of a character
         return _checked(model)
     except (ValueError, RecursionError) as error:
         reason = "not JSON" if isinstance(error, UnicodeDecodeError) else str(error)

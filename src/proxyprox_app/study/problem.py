@@ -19,10 +19,17 @@ import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES
 from proxyprox_app.report.summary import Point
-from proxyprox_app.study.columns import Columns, as_text, plain_object, yes_or_no
+from proxyprox_app.study.columns import Columns, plain_object, yes_or_no
 from proxyprox_app.study.config import StudyConfig
 from proxyprox_app.study.fit import FittedGLM, TableModel
-from proxyprox_app.study.tables import DataError, Finding, load_cells, no_column, to_numbers
+from proxyprox_app.study.tables import (
+    DataError,
+    Finding,
+    as_text,
+    load_cells,
+    no_column,
+    to_numbers,
+)
 
 # How the name of a set that ships with scikit-learn begins, in place of a file.
 BUILT_IN = "sklearn:"
@@ -35,7 +42,7 @@ NAMES = {
     "sgd": "SGD",
     "adam": "Adam",
     "lbfgs": "L-BFGS",
-    "erm": "rows seen, fitted without a proxy",
+    "erm": "ERM on the rows seen",
 }
 STEP_SIZES: dict[str, Sequence[float]] = {
     "dane": np.geomspace(1e-2, 1e4, 7).tolist(),
@@ -120,8 +127,10 @@ def read_study(config: StudyConfig, base: Path) -> Study:
             if name not in each:
                 raise DataError(f"{file}: {no_column(name, each)}")
     both = pd.concat([each[used] for each in frames], ignore_index=True)
-    columns = Columns(target.columns, scale=model.standardize, decimal=decimal).plan(both)
-    columns.fit(both)
+    try:
+        columns = Columns(target.columns, scale=model.standardize, decimal=decimal).fit(both)
+    except DataError as error:
+        raise DataError(f"{target.file}: {error}") from error
     y = _labels(frame[label], model.family, label)
     known = np.array([value is not None for value in y])
     if not known.any():
@@ -153,7 +162,7 @@ def read_study(config: StudyConfig, base: Path) -> Study:
     if part.file:
         labelled = part.kind == "labelled"
         old = _labels(frames[1][names[0]], model.family, label) if labelled else None
-        there = np.ones(len(frames[1]), bool) if old is None else np.not_equal(old, None)
+        there = [True] * len(frames[1]) if old is None else [y is not None for y in old]
         other = loss(frames[1][there], None if old is None else np.array(old[there].tolist()))
     elif not known.all():
         what = f"{int((~known).sum()):,} rows without a label are "
@@ -235,7 +244,8 @@ def _run(study: Study, method: str, eta: float, seed: int, budget: int) -> list[
         while len(points) < len(at) and at[len(points)] <= spent:
             with np.errstate(all="ignore"):
                 value = problem.value(w) - study.optimum
-            point = {"target_gradients": at[len(points)], "proxy_gradients": proxy_gradients}
+            point: Point = {"target_gradients": at[len(points)]}
+            point |= {"proxy_gradients": proxy_gradients}
             point |= {"suboptimality": value if math.isfinite(value) else None}
             points.append((point | {"seconds": time.perf_counter() - begun}, w))
 
@@ -261,7 +271,7 @@ def _run(study: Study, method: str, eta: float, seed: int, budget: int) -> list[
             add(spent, best[1])
             return value, gradient
 
-        options = {"maxcor": 50, "ftol": 0, "gtol": 0, "maxfun": budget}
+        options: dict[str, Any] = {"maxcor": 50, "ftol": 0, "gtol": 0, "maxfun": budget}
         scipy.optimize.minimize(ask, w0, jac=True, method="L-BFGS-B", options=options)
         add(math.inf, best[1])
         return points

@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -389,11 +389,14 @@ def _read_npz(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame
     if not zipfile.is_zipfile(path):
         raise ValueError("not a zip file, which an npz file is: np.savez writes one.")
     with np.load(path, allow_pickle=False) as found:
-        X = found["X"] if "X" in found.files else np.empty(0)
+        X: Any = found["X"] if "X" in found.files else np.empty(0)
         if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
             got = f"shape {X.shape} and type {X.dtype}; arrays: {', '.join(found.files)}"
             raise ValueError(f"the array 'X' must be a table of numbers, got {got}.")
-        rest = {name: found[name] for name in found.files if name != "X"}
+        rest = {}
+        for name in found.files:
+            with suppress(ValueError):  # Python objects, which are not read
+                rest[name] = found[name]
     names = rest.pop("feature_names", None)
     names = _numbered_names(X) if names is None else list(map(str, names))
     if len(names) != X.shape[1]:
@@ -419,6 +422,8 @@ _READERS: dict[str, Callable[..., Frame]] = {
 
 def _with_header(cells: Frame, findings: list[Finding]) -> Frame:
     """Return the rows below the header, under its names; titles and empty rows are left out."""
+    import pandas as pd
+
     cells = cells[cells.notna().any(axis=1)]
     top = cells.iloc[:LOOKED_AT].map(_stripped)
     empty = top.index[top.isna().all(axis=1)]
@@ -428,7 +433,7 @@ def _with_header(cells: Frame, findings: list[Finding]) -> Frame:
     counts = top.iloc[: TITLES + 1].notna().sum(axis=1).to_numpy()
     # The header is the first row that names nearly as many columns as rows below it fill.
     header = int(np.argmax(counts >= max(0.6 * counts.max(), min(2, counts.max()))))
-    names = ["" if cell is None or cell != cell else str(cell) for cell in top.iloc[header]]
+    names = ["" if pd.isna(cell) else str(cell) for cell in top.iloc[header]]
     if all(re.fullmatch(_POINT, name) for name in names if name):
         raise ValueError(f"the first line must name every column, but has {names[:4]}.")
     if header:
@@ -504,7 +509,7 @@ def strip(cells: Series) -> Series:
     import pandas as pd
 
     if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True) != "string":
-        made = cells.map(_stripped)
+        made = cells.map(_stripped).astype(object)
         empty = made.map(lambda cell: isinstance(cell, str) and cell.lower() in EMPTY)
         return made.where(made.notna() & ~empty.astype(bool), None)
     text = cells.astype(TEXT).str.strip()
@@ -540,7 +545,8 @@ def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> S
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
         long = cells.map(lambda cell: isinstance(cell, int) and abs(cell) >= 10**EXACT).any()
         # Whole numbers that float64 does not tell apart name something.
-        return as_text(cells) if long else pd.to_numeric(cells).astype(np.float64)
+        numbers: Any = None if long else pd.to_numeric(cells)
+        return as_text(cells) if long else numbers.astype(np.float64)
     if kind in ("datetime", "date", "datetime64"):
         return pd.to_datetime(cells, errors="coerce")
     if kind == "boolean":
@@ -557,12 +563,7 @@ def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> S
             what = f"{example!r} and the like are read as numbers (--as {name}=category?)."
             findings.append(Finding(name, what))
         return numbers
-    return text if kind == "string" else cells.map(_kept, na_action="ignore").astype(object)
-
-
-def _kept(cell: Any) -> Any:
-    """Return a cell beside cells of other types: numbers stay, the rest is text."""
-    return cell if isinstance(cell, (int, float)) and not isinstance(cell, bool) else str(cell)
+    return text
 
 
 def _bare(text: Series) -> tuple[Series, Any]:
@@ -610,7 +611,8 @@ def to_numbers(cells: Series, decimal: str = "") -> Series:
     import pandas as pd
 
     if not _is_text(cells):
-        values = pd.to_numeric(cells, errors="coerce").astype(np.float64)
+        values: Any = pd.to_numeric(cells, errors="coerce")
+        values = values.astype(np.float64)
         return values.where(np.isfinite(values))
     comma = (comma_votes(cells) or (decimal == ",")) > 0
     text, percent = _bare(_only_text(cells))
