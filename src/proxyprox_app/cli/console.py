@@ -283,8 +283,12 @@ def output_folder(folder: Path, command: str, kept: str = "") -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            kept = kept or f"Finished runs are kept in {folder}."
-            text = f"Interrupted. {kept}\nTo run it again:  {command}"
+            again = (
+                f"{kept}\nTo run it again:"
+                if kept
+                else (f"Finished runs are kept in {folder}.\nTo resume:")
+            )
+            text = f"Interrupted. {again}  {command}"
             raise CommandError(text, INTERRUPTED) from None
 
 
