@@ -251,7 +251,7 @@ class Case:
 
 
 def cases(seed: int) -> dict[str, Case]:
-    """Return a random run with values and without, or nothing where it cannot be set up."""
+    """Return a random run with values and without, or nothing if it cannot be set up."""
     rng = np.random.default_rng(seed)
     loss = KINDS[int(rng.integers(len(KINDS)))](rng)
     name, method = method_of(rng, loss)

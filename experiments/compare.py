@@ -124,7 +124,7 @@ def run_candidate(
     """Run a method within a budget, and measure it at these numbers of target gradients.
 
     At each of them the answer is the last one paid for by then: a method that spends two gradients
-    a step is not helped by the rounding. Where something else than target gradients ends the run,
+    a step is not helped by the rounding. If something else than target gradients ends the run,
     the points ahead repeat its answer.
 
     Returns
@@ -170,7 +170,7 @@ class _Measured:
         self.measure(spent)
 
     def measure(self, spent: float, *, diverged: bool = False) -> None:
-        """Add the points up to so many target gradients."""
+        """Add the points up to this many target gradients."""
         while self.left and self.left[0] <= spent:
             point: Point = {"target_gradients": self.left.pop(0)}
             point |= {name: self.ledger.get(name, 0) for name in LEDGER_FIELDS}

@@ -89,7 +89,7 @@ Array = Any
 
 
 def loss_of(method: str, drawn: Any, *, seed: int) -> float:
-    """Fit a method and return its test log-loss; NaN where it has no answer.
+    """Fit a method and return its test log-loss; NaN if it has no answer.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def _stack(*parts: Any) -> Any:
 
 
 def _ppi(drawn: Any) -> Array:
-    """Return prediction-powered probabilities, or NaN where there is no unregularised estimate."""
+    """Return prediction-powered probabilities, or NaN if there is no unregularised estimate."""
     ppi_py = importlib.import_module("ppi_py")
     X, proxy, test = (_dense(part) for part in (drawn.X, drawn.X_proxy, drawn.X_test))
     n = len(drawn.y)
@@ -374,11 +374,11 @@ def _data(name: str) -> tuple[Any, Array]:
 WORDS = {"labels": "labels bought", "test_loss": "test log-loss", "seconds": "seconds of a fit"}
 AXES = ("labels", "seconds")
 DIFFERENCES = (
-    "Mean test log-loss of ours (with the teacher, where there is one) and of each other method, "
+    "Mean test log-loss of ours (with the teacher, if there is one) and of each other method, "
     "and the mean of their differences seed by seed with its 95 % interval."
 )
 NOTES = (
-    "A third of the rows is the test set; of the others so many are labelled, the same for every "
+    "A third of the rows is the test set; of the others some are labelled, the same for every "
     "method, and the rest is the proxy. Every class has two labels at least.",
     "Nothing is tuned on test rows: step sizes of the one-pass methods are chosen on a fifth of "
     "their labels, all other choices by cross-validation on the labels.",

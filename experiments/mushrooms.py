@@ -235,7 +235,7 @@ def one_full_gradient(config: Config, job: Job) -> list[Point]:
     stop = pp.stopping.Residual(1e-12)
     result = pp.minimize(problem, method=pp.DANE(eta=math.inf), steps=1, stop=stop)
     price = math.ceil(target.design.rows / (job.batch_size or target.design.rows))
-    # Where the curve falls is shown exactly, between two of the usual points.
+    # The place of the fall is shown exactly, between two of the usual points.
     at = sorted(
         {*evaluation_points(job.budget), min(price, job.budget), min(price, job.budget) - 1}
     )

@@ -44,7 +44,7 @@ def cifar10(
     ] = None,
     noise_rate: Annotated[float, typer.Option(help="Share of wrong labels.")] = 0.45,
     device: Annotated[
-        str | None, typer.Option(help="cuda or cpu; default: cuda where there is one.")
+        str | None, typer.Option(help="cuda or cpu; default: cuda if there is one.")
     ] = None,
     data: Annotated[
         Path | None,

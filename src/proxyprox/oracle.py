@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ from proxyprox._util.arrays import (
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -46,8 +46,10 @@ class MeteredProxy:
 
     The gradients at the last few points are remembered by the points' entries: the last inner
     iterate is the next centre, so that its gradient is there already when the next outer step
-    asks for ∇L̂(w_k). ``fault`` is what was not finite first ("value", "gradient", …), and where,
-    until it is reset. Whatever else the proxy offers is passed on.
+    asks for ∇L̂(w_k). ``derived`` holds what a method has computed from the proxy at a point that
+    its state names: after a resume it is computed again. ``fault`` is what was not finite first
+    ("value", "gradient", …), and where, until it is reset. Whatever else the proxy offers is
+    passed on.
     """
 
     def __init__(self, proxy: Any, ledger: Ledger) -> None:
@@ -65,6 +67,7 @@ class MeteredProxy:
         self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
         self.remembered: Remembered = ()
+        self.derived: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         # Only of names that this class does not define; a copy under way has no proxy yet.
@@ -174,7 +177,7 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
 def value_for_report(
     problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
 ) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted.
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``, and the call to the ledger.
     """
@@ -231,6 +234,20 @@ class Solved(NamedTuple):
     phi: Subproblem
     progress: Progress
     stop: Criterion
+
+
+def step_record(
+    k: int, eta: float, solved: Any, ledger: Ledger, value: float | None, gradient: float
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        threshold = math.nan if bound is None else bound
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 class Step:
@@ -470,7 +487,7 @@ def _length(x: Any) -> int:
 
 
 class Purchase(NamedTuple):
-    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+    """Gradients to pay for: of a batch at some points, with a number of batches of new samples."""
 
     batch: Any
     points: int
@@ -503,6 +520,11 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         # Infinite where noise is seeded: nothing is added to that.
         paid["epsilon"] = after - ledger.epsilon if after != ledger.epsilon else 0.0
     return paid
+
+
+def charge(ledger: Ledger, paid: Mapping[str, float]) -> None:
+    """Enter what was paid, all of it or nothing if an interrupt comes."""
+    vars(ledger).update({name: getattr(ledger, name) + paid[name] for name in paid})
 
 
 def known_curvature(objective: Any, w: Vector) -> Matrix | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import positive, whole
+from proxyprox._util.validation import count_words, positive, whole
 
 __all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
 
@@ -63,10 +63,6 @@ class Ledger:
     proxy_solves: int = 0
     proxy_seconds: float = 0.0
     seconds: float = 0.0
-
-    def add(self, paid: Mapping[str, float]) -> None:
-        """Enter what was paid, all of it or nothing if an interrupt comes."""
-        vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
 
     def as_dict(self) -> dict[str, float]:
         """Return the counts as a plain dictionary."""
@@ -133,7 +129,7 @@ class StepRecord(NamedTuple):
     """One outer step.
 
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
-    threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
+    threshold`` (and what else the rule asks). It is None, and the threshold NaN, if there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
     ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
     ``gradient`` is the norm of the target's gradient there (of the batch's, if it is sampled).
@@ -153,14 +149,14 @@ class StepRecord(NamedTuple):
     gradient: float = math.nan
 
 
+@dataclass(eq=False, repr=False)
 class Trace:
     """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array.
 
     ``trace[-1]`` is the record of the last step. ``trace["held"]`` is masked if there was no rule.
     """
 
-    def __init__(self, rows: list[StepRecord] | None = None) -> None:
-        self.rows = rows or []
+    rows: list[StepRecord] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -191,13 +187,24 @@ class Trace:
 
 
 class Status(Enum):
-    """How a run ended; the value is the sentence a user reads."""
+    """How a run ended; the value is the sentence a user reads.
+
+    ``success`` tells whether it ended as asked.
+    """
+
+    success: bool
+
+    def __new__(cls, sentence: str, success: bool = False) -> Status:
+        """Return a member whose value is the sentence."""
+        member = object.__new__(cls)
+        member._value_, member.success = sentence, success
+        return member
 
     RUNNING = "The run has not ended."
-    STEPS_DONE = "All the requested outer steps were taken."
-    BUDGET_SPENT = "The budget is spent: the next step would exceed it."
-    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop."
-    CONVERGED = "The gradient is below the tolerance, or at the level of rounding."
+    STEPS_DONE = "All the requested outer steps were taken.", True
+    BUDGET_SPENT = "The budget is spent: the next step would exceed it.", True
+    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop.", True
+    CONVERGED = "The gradient is below the tolerance, or at the level of rounding.", True
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "
         "rounding or noise is reached, or its gradient does not fit its values."
@@ -221,12 +228,6 @@ class Status(Enum):
         "an inner solver that may take more steps, or a looser rule should help."
     )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
-
-    @property
-    def success(self) -> bool:
-        """Whether the run ended as asked."""
-        good = (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
-        return self in (*good, Status.CONVERGED)
 
 
 # Largest over smallest number of a figure from which on its axis is logarithmic.
@@ -435,8 +436,3 @@ class Result:
         }
         lines = (f"  {name:12}  {text}" for name, text in rows.items() if text)
         return "\n".join([self.message, *lines])
-
-
-def count_words(count: int, name: str, plural: str = "") -> str:
-    """Return a count with its noun, in the singular or the plural (by default with an s)."""
-    return f"{count:,} {name if count == 1 else plural or name + 's'}"

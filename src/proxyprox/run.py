@@ -27,6 +27,7 @@ import proxyprox.oracle as oracle
 from proxyprox import checkpoint
 from proxyprox._util import trees
 from proxyprox._util.arrays import (
+    Growing,
     Vector,
     all_finite,
     changed,
@@ -36,20 +37,28 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.codec import describe, differences, library, settings_of
-from proxyprox._util.names import explain_names
-from proxyprox._util.trees import Growing, Randomness, require_form
-from proxyprox._util.validation import file_path, generator, has, message
+from proxyprox._util.trees import require_form
+from proxyprox._util.validation import explain_names, file_path, generator, has, message
 from proxyprox.advice import defaults
-from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
+from proxyprox.advice.outcome import (
+    POLICY,
+    Faults,
+    GradientPath,
+    below,
+    fell,
+    finding,
+    judge_by_gradients,
+    path_after,
+    rounds_off,
+)
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
-from proxyprox.problems.problem import require_problem, starting_point
-from proxyprox.problems.protocols import facts_of, halves_of
+from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
+from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
@@ -119,12 +128,32 @@ class RunState:
     answer: Told | None = None
 
 
+class Randomness:
+    """A generator that is brought to the states of runs; it knows in which one it is."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._at: Mapping[str, Any] | None = None
+
+    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
+        """Return the generator in a state."""
+        if self._at is not state:
+            self.generator.bit_generator.state = state
+        self._at = None  # until it is asked where it is: whoever has it may draw
+        return self.generator
+
+    def now(self) -> Mapping[str, Any]:
+        """Return the state that it is in."""
+        self._at = state = self.generator.bit_generator.state
+        return state
+
+
 @dataclass(frozen=True)
 class Parts:
     """What does not change in a run: the problem, the configuration, and tools to work with.
 
-    ``proxy`` and ``random`` have no state of their own between two calls: it is set from a
-    :class:`RunState` first.
+    ``facts`` is what the objective states of itself. ``proxy`` and ``random`` have no state of
+    their own between two calls: it is set from a :class:`RunState` first.
     """
 
     problem: Problem
@@ -137,6 +166,7 @@ class Parts:
     penalty: Any
     start: Vector
     step_size: StepSize
+    facts: Facts
 
 
 def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
@@ -164,7 +194,7 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
         rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    halves = copy_tree(halves_of(objective, drawn)) if parts.step_size.measures else None
+    halves = copy_tree(halves_of(parts.facts, drawn)) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
     question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
     own, starts = len(request.points), request.start
@@ -207,7 +237,7 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         if solver.unsolved or not _rule_held(solved):
             faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
-    path = path_after(parts, state, answers, after, finite, POLICY)
+    path = path_after(parts, state, answers, after, finite)
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
@@ -367,7 +397,7 @@ class Run:
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
-            oracle.copying(problem.penalty), start, rule,
+            oracle.copying(problem.penalty), start, rule, facts_of(problem.objective),
         )  # fmt: skip
         begun = time.perf_counter()
         given = problem if isinstance(proxy, Zero) else problem.with_proxy(metered)
@@ -464,7 +494,7 @@ class Run:
         """
         query = self.open_question()
         answer = answer._replace(gradients=oracle.check_gradients(query, answer.gradients))
-        self.ledger.add({**self.price(query), **answer.extra})
+        oracle.charge(self.ledger, {**self.price(query), **answer.extra})
         self.state = changed(self.state, answer=answer)
 
     @property
@@ -543,7 +573,7 @@ class Run:
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
         if known is None:
-            self.ledger.add(self.price(query))
+            oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
         answers = Answers(given, query.batch, level, gaps, value, curvature)
@@ -559,21 +589,23 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = step_record(k, eta, solved, self.ledger, value, size)
+        record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
         ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
-        """Tell whether the target's last gradient is small; it has to be exact.
+    def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
+        """Tell whether the run is at its end; gradients have to be exact.
 
         If the proxy is known to have the target's curvature, the gradient after a step of
         ``DANE(eta=math.inf)`` is the residual of its inner solve: it need not be asked for.
 
         Parameters
         ----------
-        tol : float
-            Share of the first gradient's norm that is small.
+        tol : float, optional
+            Share of the first gradient's norm that is small. By default the end is where 1e-9 of
+            the first gap ``L − L*`` is left by the method's model of the loss, or the gradient is
+            small as in :func:`~proxyprox.minimize`.
         atol : float
             Norm that is small.
 
@@ -596,7 +628,9 @@ class Run:
         >>> run.steps, run.w
         (1, array([1., 2.]))
         """
-        path, method = self.state.path, self.state.method
+        path, method, default = self.state.path, self.state.method, tol is None
+        if tol is None:
+            tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
         ahead = self._known_ahead
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
@@ -605,8 +639,14 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = below(path, tol, atol, self.parts.penalty)
+        small = below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
         return small and not self.method.ask(copy_tree(method)).start
+
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model, in units of what is close enough."""
+        gaps = self.method.gaps(self.state.method)
+        return defaults.share_left(self.problem.objective, self.start, gaps)
 
     @property
     def _known_ahead(self) -> float:
@@ -690,6 +730,7 @@ class Run:
         if self.given and blind and steps and not same_point(w, self.parts.start):
             notes.insert(0, BLIND)
         parts = (status.value, detail, *notes)
+        moved = np.array([row.displacement for row in state.trace])
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,
@@ -698,10 +739,10 @@ class Run:
             method=f"{self.method!r}{self._why['method']}",
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=finding(path, w, last, trace["displacement"]), fell=fell(path),
+            doubt=finding(path, w, last, moved), fell=fell(path),
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
-            biased=facts_of(self.problem.objective).biased,
+            biased=self.parts.facts.biased,
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
@@ -795,7 +836,7 @@ class Run:
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
-            keeps = facts_of(self.problem.objective).memory is not None
+            keeps = self.parts.facts.memory is not None
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
@@ -810,7 +851,7 @@ class Run:
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
         if target:
-            facts_of(self.problem.objective).memory.load_state_dict(copy_tree(target))
+            self.parts.facts.memory.load_state_dict(copy_tree(target))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -932,7 +973,7 @@ class Run:
                     lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
-            self.ledger.add(calls)
+            oracle.charge(self.ledger, calls)
             if needed and self._identity["slope"] is not None:
                 # The first step is to meet a gradient that is not finite itself.
                 self.state = replace(self.state, anchors=asked_of.remembered)

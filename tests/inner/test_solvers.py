@@ -80,10 +80,9 @@ def test_other_families_agree_with_each_other(solver, family, solve):
 
 
 @every_smooth
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_float32_stays_float32_and_reaches_its_accuracy(solver, library, solve, logistic_case):
+def test_float32_stays_float32_and_reaches_its_accuracy(solver, solve, logistic_case):
     phi, exact = logistic_case(4)
-    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
+    make = pytest.importorskip("torch").tensor
     X, linear, centre = (
         make(np.asarray(x, dtype=np.float32)) for x in (phi.proxy.design.X, phi.linear, phi.centre)
     )

@@ -9,7 +9,8 @@ import scipy.sparse
 import proxyprox as pp
 from proxyprox.problems import MixedProxy, ScaledProxy
 from proxyprox.problems.combination import PairedLoss, Tilted
-from proxyprox.problems.protocols import Facts, HessianOf, halves_of
+from proxyprox.problems.problem import halves_of
+from proxyprox.problems.protocols import Facts, HessianOf
 
 torch = pytest.importorskip("torch")
 
@@ -185,7 +186,7 @@ def test_combinations_offer_what_survives():
     loss = pp.logistic_regression(X, Y == 1, l2=0.1, batch_size=6)
     batch = loss.sample(np.random.default_rng(0))
     for made in (Tilted(loss, LINE), ScaledProxy(loss, 2.0), PairedLoss(loss, loss, loss)):
-        assert halves_of(made, batch) is not None
+        assert halves_of(made.facts, batch) is not None
         assert made.samples(batch) == 6
         assert made.repeatable
         assert made.gradient_from(LINE, batch, (Y == 1)[batch]) == pytest.approx(

@@ -12,7 +12,17 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, nonnegative, offers, require, whole
+from proxyprox._util.validation import (
+    Words,
+    count_words,
+    has,
+    message,
+    nonnegative,
+    offers,
+    require,
+    whole,
+)
+from proxyprox.advice.sampling import sampling_method
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
@@ -23,13 +33,13 @@ from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
-from proxyprox.result import Budget, Ledger, count_words
+from proxyprox.result import Budget, Ledger
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
@@ -48,6 +58,9 @@ class DefaultsPolicy:
     small, small_float32 : float
         Shares of the first gradient that are small. With 1e-6 half of the runs in float32 end in
         rounding: they take 10 to 40 rounds more and gain nothing.
+    close : float
+        The share of the first gap that may be left, by a method's own model of the loss; no more
+        than that is spent in float64. benchmarks/rounds.py compares it with what is left.
     small_by_differences, small_by_differences_float32 : float
         Of gradients by differences, whose errors are about as large.
     solver_steps : int
@@ -59,6 +72,7 @@ class DefaultsPolicy:
     most_steps: int = 1000
     small: float = 1e-8
     small_float32: float = 1e-5
+    close: float = 1e-9
     small_by_differences: float = 1e-5
     small_by_differences_float32: float = 1e-4
     solver_steps: int = 20
@@ -130,6 +144,15 @@ def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
     )
 
 
+def share_left(objective: Any, like: Vector, gaps: tuple[float, float]) -> float:
+    """Return what a method's model leaves to gain, in units of what is close enough; or NaN."""
+    if default_tolerance(objective, like)[0] != POLICY.small:
+        # Losses of so few digits do not show it.
+        return math.nan
+    left, first = gaps
+    return left / (POLICY.close * first) if first > 0 else math.nan
+
+
 def complete_parts(
     problem: Problem, w0: Vector | str | None, method: Any, inner: Any | None,
     stop: Criterion | None, averaging: Averaging | None, expected_steps: int | None, ledger: Ledger,
@@ -178,6 +201,9 @@ def choose_method(
         return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
     if solves:
         return DANE(eta="auto"), f"{why})"
+    sampled = sampling_method(problem)
+    if sampled is not None:
+        return sampled[0], f" (chosen by size and shape: {sampled[1]})"
     return ProxyBFGS(), f"{why})"
 
 

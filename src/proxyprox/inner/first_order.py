@@ -11,6 +11,7 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import flag, positive
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     Patience,
@@ -21,7 +22,6 @@ from proxyprox.inner.base import (
     first_finite,
     next_to_rounding,
 )
-from proxyprox.stopping import Criterion
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class GradientDescent(Solver):
     implicit : bool
         Take the quadratic term implicitly.
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Nesterov(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------

@@ -12,8 +12,15 @@ import scipy
 from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, from_numpy, power_of_two, to_numpy
-from proxyprox.inner.base import InnerResult, Memory, NonFiniteError, Solver, Subproblem
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.inner.base import (
+    Criterion,
+    InnerResult,
+    Memory,
+    NonFiniteError,
+    Progress,
+    Solver,
+    Subproblem,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class LBFGS(Solver):
     history : int
         Secant pairs kept.
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------

@@ -13,10 +13,12 @@ from numpy.random import Generator
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Point,
+    Progress,
     Solver,
     SolverPolicy,
     Subproblem,
@@ -24,8 +26,7 @@ from proxyprox.inner.base import (
     descend,
     first_share,
 )
-from proxyprox.problems.protocols import facts_of
-from proxyprox.stopping import Criterion, Progress
+from proxyprox.problems.problem import facts_of
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,13 @@ class ClosedForm(Solver):
 class Newton(Solver):
     """``w ← w − t (∇²φ(w))⁻¹∇φ(w)`` with backtracking on t; the slow, exact baseline.
 
-    Where the Hessian is not positive definite, a multiple of the identity that makes it safely
+    If the Hessian is not positive definite, a multiple of the identity that makes it safely
     so is added.
 
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     Examples
     --------
@@ -225,7 +226,7 @@ class QuasiNewton(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------

@@ -12,15 +12,16 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Patience,
+    Progress,
     Solver,
     Subproblem,
     next_to_rounding,
 )
-from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ProximalGradient(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------

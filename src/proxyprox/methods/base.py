@@ -23,8 +23,9 @@ import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox.corrections import Correction, Plain, estimate_of
-from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
+from proxyprox.stepsizes.distance import WithoutProxy
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,13 @@ class Answers:
     batch : object
         The batch as the objective drew it, such as an array of row numbers.
     noise : float or None
-        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None where it
+        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None if it
         is not known.
     half_gaps : tuple of arrays
         At each point, half the difference of two half batches' gradients: samples of that noise.
-        Empty where there are no halves.
+        Empty if there are no halves.
     value : float or None
-        The loss at the first point, without the penalty; None where it is not known.
+        The loss at the first point, without the penalty; None if it is not known.
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
         objective has one at no extra cost: ``curvature(w)``.
@@ -217,7 +218,10 @@ class Method:
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
         eta = getattr(self, "eta", None)
-        return Constant(math.nan) if eta is None else as_step_size(eta)
+        rule = Constant(math.nan) if eta is None else as_step_size(eta)
+        if isinstance(rule, AutoStep) and not self.uses_proxy:
+            return WithoutProxy(rule)
+        return rule
 
     def defaults(self) -> Defaults | None:
         """Return the solver and the criterion to use if the caller names none.
@@ -264,6 +268,10 @@ class Method:
     def promise(self, state: Any) -> float:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""
         return math.nan
+
+    def gaps(self, state: Any) -> tuple[float, float]:
+        """Return what is left to gain, and what there was at first; NaN if that is not known."""
+        return math.nan, math.nan
 
 
 @dataclass(frozen=True)

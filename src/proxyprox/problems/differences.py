@@ -289,7 +289,7 @@ class Derivatives:
         return value, derivative
 
     def _evaluate(self, points: Sequence[Any]) -> list[Any]:
-        """Return f at some points; NaN where it raised."""
+        """Return f at some points; NaN if it raised."""
         self.calls += len(points)
         answers = self._map(functools.partial(_attempt, self.function), points)
         return [math.nan if answer is None else self._read(answer) for answer in answers]
@@ -329,7 +329,7 @@ class Derivatives:
             for numbers in zip(steps, np.copysign(1.0, x), up, down, strict=True)
         ]
         slopes = self._slopes(w, value, shifts)
-        # Where no point had a value, the other side may.
+        # If no point had a value, the other side may.
         failed = [j for j, found in enumerate(slopes) if shifts[j] and not found]
         if failed:
             others: list[list[float]] = [[] for _ in shifts]
@@ -575,7 +575,7 @@ class ValueObjective(Differenced, Paired):
         With ``"auto"`` a function that returns a tensor with a graph is differentiated by torch,
         one that returns a JAX array by JAX, and any other by 2-point differences.
     workers : int or concurrent.futures.Executor
-        Evaluate the points of a gradient in so many threads, or in your own pool: a
+        Evaluate the points of a gradient in this many threads, or in your own pool: a
         ``ProcessPoolExecutor`` for functions that are slow in Python itself.
     noise : float, optional
         Relative error of the values, such as the tolerance of an adaptive solver; steps grow with
@@ -624,7 +624,7 @@ class ValueObjective(Differenced, Paired):
 class ValueProxy(Differenced):
     """A cheap loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
-    Where the function has no value beside a point, its gradient is NaN, from which solvers turn
+    If the function has no value beside a point, its gradient is NaN, from which solvers turn
     back.
 
     Parameters

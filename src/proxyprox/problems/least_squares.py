@@ -137,7 +137,7 @@ class LeastSquares(ValueObjective):
         return _half_square(self.derivatives.value(w))
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
-        """Return Jᵀr; without a batch, as proxies are asked, NaN where differences fail."""
+        """Return Jᵀr; without a batch, as proxies are asked, NaN if differences fail."""
         try:
             return self.value_and_gradient(w)[1]
         except DifferenceError:

@@ -13,8 +13,15 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._util.arrays import Vector, copy_array, rounding, to_numpy, zeros_like
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import Words, message, offers, positive, require, require_takes
+from proxyprox._util.validation import (
+    Words,
+    explain_names,
+    message,
+    offers,
+    positive,
+    require,
+    require_takes,
+)
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
 from proxyprox.problems.differences import (
@@ -25,7 +32,7 @@ from proxyprox.problems.differences import (
 )
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.protocols import Penalty, facts_of
+from proxyprox.problems.protocols import Batch, Facts, Penalty
 from proxyprox.problems.quadratic import Zero
 
 # Stands for the matrix I among the terms of a Hessian.
@@ -45,6 +52,20 @@ CALLS = {
     },
     "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
 }  # fmt: skip
+
+
+def facts_of(loss: Any) -> Facts:
+    """Return what a loss states of itself, or that nothing is stated."""
+    stated = getattr(loss, "facts", None)
+    return stated if isinstance(stated, Facts) else Facts()
+
+
+def halves_of(facts: Facts, batch: Batch) -> tuple[Batch, Batch] | None:
+    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
+    if batch is None or not facts.divisible or len(batch) % 2 or not len(batch):
+        return None
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
 
 
 def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
@@ -143,7 +164,7 @@ class Problem:
         if self.bounds is not None:
             box = as_box(self.bounds)
             if self.penalty is not None and self.penalty is not box:
-                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+                raise TypeError(message("penalty", self.penalty, "left out if there are bounds"))
             if size is not None and box.size not in (None, size):
                 got = Words(f"{box.size} of them")
                 raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))
@@ -274,3 +295,8 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
     return copy_array(start)
+
+
+def as_problem(given: Any) -> Any:
+    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
+    return Problem(given) if facts_of(given).subsample is not None else given

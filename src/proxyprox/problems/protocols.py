@@ -64,12 +64,15 @@ class Paired:
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
+    ``width`` is the number of columns, if each output of a row is a combination of them.
+
     Choices that follow from it are then the same in every run, resumed ones included.
     """
 
     gradient: float
     hessian: float
     rows: int
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    subsample : callable, optional
+        ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     memory : object, optional
@@ -130,22 +135,9 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     memory: Any = None
-
-
-def facts_of(loss: Any) -> Facts:
-    """Return what a loss states of itself, or that nothing is stated."""
-    stated = getattr(loss, "facts", None)
-    return stated if isinstance(stated, Facts) else Facts()
-
-
-def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:
-    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
-    if batch is None or not facts_of(loss).divisible or len(batch) % 2 or not len(batch):
-        return None
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
 
 
 @dataclass(frozen=True, eq=False)

@@ -135,7 +135,7 @@ class StepSize:
         return None
 
     def eta(self, state: Any, k: int) -> float:
-        """Return η of outer step k; NaN where it is not known before the target has answered."""
+        """Return η of outer step k; NaN if it is not known before the target has answered."""
         raise NotImplementedError(f"{type(self).__name__} must define eta(state, k)")
 
     def comparison_point(self, state: Any, k: int) -> Vector | None:

@@ -51,7 +51,7 @@ def plain(text: object, style: str = "") -> Text:
     text : object
         Anything; shown as its ``str``.
     style : str
-        Colour or weight, dropped where there is no terminal.
+        Colour or weight, dropped if there is no terminal.
     """
     from rich.text import Text
 
@@ -68,7 +68,7 @@ def say(console: Console, text: str, style: str = "") -> None:
     text : str
         Anything; brackets in it are no markup, and control characters are shown as escapes.
     style : str
-        Colour or weight, dropped where there is no terminal.
+        Colour or weight, dropped if there is no terminal.
     """
     console.print(plain(text, style), soft_wrap=console.stderr and not console.is_terminal)
 

@@ -42,7 +42,7 @@ def predict(
 
     Written: the number of the row, counted from 1, columns that identify it, the prediction, and
     the probability of every class. Text that begins with = + - or @ gets an apostrophe in front,
-    so that no spreadsheet takes it for a formula. Where the table has labels, the predictions are
+    so that no spreadsheet takes it for a formula. If the table has labels, the predictions are
     compared with them.
     """
     from proxyprox._util.digests import file_digest

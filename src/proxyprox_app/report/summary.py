@@ -40,7 +40,7 @@ _DIVERGED = 1e300
 def median_limits(values: Sequence[float], confidence: float) -> tuple[float, float]:
     """Return two of the values between which the median lies, whatever the distribution.
 
-    The narrowest pair of order statistics with this confidence; where there are too few values for
+    The narrowest pair of order statistics with this confidence; if there are too few values for
     it, the least and the largest, which hold the median with probability ``1 − 2^(1−n)``.
 
     Examples
@@ -56,7 +56,7 @@ def median_limits(values: Sequence[float], confidence: float) -> tuple[float, fl
 
 
 def joint_confidence(seeds: int, intervals: int) -> float:
-    """Return the least confidence with which so many limits of medians hold at once.
+    """Return the least confidence with which this many limits of medians hold at once.
 
     Examples
     --------
