@@ -70,7 +70,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         {
             "Methods with a proxy": (
                 "ProxyProx ProxyBFGS DANE SVRP methods.PAGE methods.SAGA methods.AuxMom "
-                "methods.AuxMVR methods.AcceleratedSliding"
+                "methods.AuxMVR"
             ),
             "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",

@@ -101,7 +101,6 @@ def core():
         pp.SVRP: {"p": 0.5},
         pp.methods.PAGE: {**half, "p": 0.5},
         pp.methods.SAGA: half,
-        pp.methods.AcceleratedSliding: {"delta": 0.1, "mu": 1.0},
         pp.methods.AuxMom: {"a": 0.5},
         pp.methods.AuxMVR: {"a": 0.5},
         pp.stopping.Convex: {"steps": 10},

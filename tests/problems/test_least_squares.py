@@ -182,18 +182,6 @@ def test_the_gradient_at_a_minimum_is_by_differences_however_wrong_the_coarse_mo
     assert np.linalg.norm(loss.gradient(best)) < 1e-6
 
 
-def test_the_gradient_at_a_minimum_between_bounds_is_by_differences():
-    lower = np.array([-np.inf, -np.inf, 0.4])
-    bounds = (lower, np.full(3, np.inf))
-    best = scipy.optimize.least_squares(fine, W, jac=slopes, bounds=bounds, xtol=1e-15).x
-    best = np.maximum(best, lower)
-    best[2] = 0.4
-    loss = LeastSquares(fine, jacobian=LeastSquares(coarse), bounds=bounds)
-    loss.gradient(W)
-    loss.gradient(best)
-    np.testing.assert_allclose(loss.gradient(best), slopes(best).T @ fine(best), atol=1e-6)
-
-
 def test_secants_resume_from_their_state():
     points = [W, W + 0.1, W + np.array([0.1, 0.2, 0.0]), W - 0.05]
     whole, first, second = (LeastSquares(fine, jacobian=LeastSquares(coarse)) for _ in range(3))

@@ -4,11 +4,10 @@ from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request
 from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.methods.sgd import SGD, Adam, Momentum
-from proxyprox.methods.sliding import AcceleratedSliding
 from proxyprox.methods.variance_reduced import PAGE, SAGA, SVRP
 
 __all__ = [
-    "DANE", "PAGE", "SAGA", "SGD", "SVRP", "AcceleratedSliding", "Adam", "Answers", "AuxMVR",
+    "DANE", "PAGE", "SAGA", "SGD", "SVRP", "Adam", "Answers", "AuxMVR",
     "AuxMom", "Defaults", "Method", "Momentum", "OuterStep", "ProxyBFGS", "ProxyProx", "Request",
     "State",
 ]  # fmt: skip
