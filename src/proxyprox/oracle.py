@@ -27,6 +27,8 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.methods.ladder import LadderPolicy, Nested, corrected_hessian
+from proxyprox.methods.quasi_newton import forms_matrix
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts, Secant
@@ -54,6 +56,7 @@ class MeteredProxy:
     """
 
     learns = False
+    kept = KEPT
 
     def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
         self.proxy, self.ledger = proxy, ledger
@@ -123,7 +126,7 @@ class MeteredProxy:
         self._count("proxy_gradients")
         answer = self._timed(self.proxy.gradient, copy_array(w))
         gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
-        self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
+        self.remembered = (*known[1 - self.kept :], (copy_array(w), gradient))
         return copy_array(self._note_fault(w, gradient))
 
     def outputs(self, points: list[Vector]) -> list[Any]:
@@ -161,6 +164,35 @@ class MeteredProxy:
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
 
+class MeteredLadder(MeteredProxy):
+    """A proxy with a proxy of its own, as a run asks it: each level is counted.
+
+    The gradients that it remembers correct the helper's Hessian; they are part of the run's state.
+    """
+
+    kept = LadderPolicy.kept
+
+    def __init__(self, proxy: Any, ledger: Ledger, start: Vector, level: int) -> None:
+        super().__init__(proxy, ledger, f"level {level}", total=level == 2)
+        helper = self.helper = metered(proxy.coarse, ledger, start, level + 1)
+        self.facts = replace(self.facts, helper=helper, solver=Nested())
+        if self.hessian is None and forms_matrix(helper, len(start), None):
+            self.hessian = self._corrected
+            self.facts = replace(self.facts, exact_curvature=False)
+
+    def _corrected(self, w: Vector) -> Matrix:
+        return corrected_hessian(self, self.helper, w)
+
+    @property
+    def remembered(self) -> Remembered:
+        """The last gradients; those of the levels below do not outlive a step."""
+        return self._remembered
+
+    @remembered.setter
+    def remembered(self, anchors: Remembered) -> None:
+        self._remembered = anchors
+
+
 class LearntProxy:
     """A proxy with numbers that a run fits, weights for example, as the run asks it.
 
@@ -171,7 +203,8 @@ class LearntProxy:
 
     def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
         self.proxy, self.ledger = proxy, ledger
-        self._parts: dict[int, MeteredProxy] = {}
+        self._parts: dict[str, MeteredProxy] = {}
+        self._numbers: Any = None
         self.first = proxy.begin(start, self._metered)
         self.adopt(self.first)
 
@@ -181,15 +214,20 @@ class LearntProxy:
         return getattr(self.now, name)
 
     def _metered(self, part: Any, name: str) -> MeteredProxy:
-        # What a run learns from may be a proxy of the moment: its id must not be another's.
-        known = self._parts.get(id(part))
-        if known is None or known.proxy is not part:
-            known = self._parts[id(part)] = MeteredProxy(part, self.ledger, name)
-        return known
+        # One without a name is a trial: nothing of it is kept.
+        if name and name in self._parts:
+            return self._parts[name]
+        made = MeteredProxy(part, self.ledger, name)
+        return self._parts.setdefault(name, made) if name else made
 
     def adopt(self, state: Any) -> None:
         """Ask the proxy with these numbers from now on."""
-        self.now = self.proxy.using(state, self._metered)
+        if state.numbers != self._numbers:
+            self.now, self._numbers = self.proxy.using(state, self._metered), state.numbers
+
+    @property
+    def _asked(self) -> list[MeteredProxy]:
+        return [p for p in (*self._parts.values(), self.now) if isinstance(p, MeteredProxy)]
 
     def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
         """Return the state after the target has answered."""
@@ -203,11 +241,11 @@ class LearntProxy:
     @property
     def fault(self) -> tuple[str, Vector] | None:
         """What was not finite first, of any part."""
-        return next((p.fault for p in self._parts.values() if p.fault is not None), None)
+        return next((p.fault for p in self._asked if p.fault is not None), None)
 
     @fault.setter
     def fault(self, fault: None) -> None:
-        for part in self._parts.values():
+        for part in self._asked:
             part.fault = fault
 
     @property
@@ -217,7 +255,7 @@ class LearntProxy:
 
     @remembered.setter
     def remembered(self, anchors: Remembered) -> None:
-        for part in self._parts.values():
+        for part in self._asked:
             part.remembered = anchors
 
 
@@ -245,12 +283,17 @@ class FreeProxy(Zero):
     remembered: Remembered = ()
 
 
-def metered(proxy: Any, ledger: Ledger, start: Vector) -> Any:
+def metered(proxy: Any, ledger: Ledger, start: Vector, level: int = 2) -> Any:
     """Return a proxy as a run from some start asks it; the zero proxy is free."""
     if isinstance(proxy, Zero):
         return FreeProxy()
-    learns = facts_of(proxy).learns
-    return LearntProxy(proxy, ledger, start) if learns else MeteredProxy(proxy, ledger)
+    facts = facts_of(proxy)
+    if facts.learns:
+        return LearntProxy(proxy, ledger, start)
+    if facts.helper is not None:
+        return MeteredLadder(proxy, ledger, start, level)
+    deep = level > 2
+    return MeteredProxy(proxy, ledger, f"level {level}" if deep else "", total=not deep)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:

@@ -80,12 +80,18 @@ class Combination:
             gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
         sampled = all(each.sampled_hessian is not None for each in stated)
+        helper = stated[0].helper if len(stated) == 1 else None
+        if helper is not None:
+            helper = Combination(
+                [helper], self.weights, tilt=self._tilt, mu=self._mu, centre=self._centre
+            )
         starts = (each.start for each in stated if each.start is not None)
         return Facts(
             empirical=stated[0].empirical, refuses=stated[0].refuses,
             divisible=stated[0].divisible, start=next(map(zeros_like, starts), None),
             work=work, sampled_hessian=self._sampled_hessian if sampled else None,
-            hessian_terms=tuple(self._hessian_terms()),
+            hessian_terms=tuple(self._hessian_terms()), helper=helper,
+            solver=None if helper is None else stated[0].solver,
         )  # fmt: skip
 
     @property

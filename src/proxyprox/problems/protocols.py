@@ -126,6 +126,10 @@ class Facts:
         (:mod:`proxyprox.problems.several`).
     subsample : callable, optional
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
+    helper : Proxy, optional
+        A proxy of this proxy, with which its subproblems are solved.
+    solver : InnerSolver, optional
+        The solver that it then brings along.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     cheap_derivatives : bool
@@ -151,6 +155,8 @@ class Facts:
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
     learns: bool = False
+    helper: Any = None
+    solver: Any = None
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     cheap_derivatives: bool = False
