@@ -1,4 +1,4 @@
-"""A pendulum that is steered: twenty torques, three grids, a friction constant."""
+"""A pendulum that is steered: twenty torques, three grids, a constant of gravity."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Pendulum:
     exact = True
     dim = TORQUES
 
-    def __init__(self, steps: int, friction: float = 0.5, seed: int = 0) -> None:
-        self.steps, self.friction, self.calls = steps, friction, 0
+    def __init__(self, steps: int, gravity: float = 4.0, seed: int = 0) -> None:
+        self.steps, self.gravity, self.calls = steps, gravity, 0
         rng = np.random.default_rng([seed, 35])
         self.start = 0.5 * rng.normal(size=2)
         self.goal, self.swing = 1.5 + 0.5 * rng.normal(), 0.5 + rng.random()
@@ -33,7 +33,7 @@ class Pendulum:
         x, v = np.empty(n + 1), np.empty(n + 1)
         x[0], v[0] = self.start
         for i in range(n):
-            v[i + 1] = v[i] + h * (2 * u[which[i]] - 4 * np.sin(x[i]) - self.friction * v[i])
+            v[i + 1] = v[i] + h * (2 * u[which[i]] - self.gravity * np.sin(x[i]) - 0.5 * v[i])
             x[i + 1] = x[i] + h * v[i + 1]
         gap = x - self.goal * np.sin(self.swing * np.linspace(0, TIME, n + 1))
         value = h * float(gap @ gap) / 2 + 1e-3 * float(u @ u) / 2
@@ -43,7 +43,7 @@ class Pendulum:
             back_v += h * back_x
             gradient[which[i]] += 2 * h * back_v
             # Of v[i + 1] on x[i] and v[i].
-            back_x, back_v = back_x - 4 * h * np.cos(x[i]) * back_v, back_v * (1 - h * self.friction)
+            back_x, back_v = back_x - self.gravity * h * np.cos(x[i]) * back_v, back_v * (1 - h * 0.5)
         return value, gradient
 
     def value_and_gradient(self, u: Any, batch: Any = None) -> tuple[float, Any]:

@@ -27,10 +27,10 @@ from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
-from proxyprox.problems.protocols import Batch, Facts, Work
+from proxyprox.problems.protocols import Batch, Facts, Summable, Work
 
 
-class Combination:
+class Combination(Summable):
     """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part."""
 
     def __init__(
@@ -225,7 +225,7 @@ class ScaledProxy(Combination):
 
 
 class MixedProxy(Combination):
-    """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share.
+    """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share; also ``0.3 * a + b``.
 
     Parameters
     ----------
@@ -256,19 +256,27 @@ class MixedProxy(Combination):
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
-        self.everything = self.samples = self.cost = self.gradient_from = None
-        self.exact = self.value_and_gradient = None
+        self.samples = self.cost = self.gradient_from = self.value_and_gradient = None
+        exact = all(getattr(p, "exact", False) for p in self.proxies)
+        self.exact, self.everything = (True, self._no_batch) if exact else (None, None)
+        self.terms = list(zip(self.weights, self.proxies, strict=True))
 
     @property
     def facts(self) -> Facts:
         """What the parts state; a batch of several is not divided."""
         return replace(super().facts, divisible=False)
 
+    @staticmethod
+    def _no_batch() -> None:
+        return None
+
     def _sample(self, rng: np.random.Generator) -> Batch:
-        return tuple(p.sample(rng) for p in self.proxies)
+        return None if self.exact else tuple(p.sample(rng) for p in self.proxies)
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
-        return [(own,) for own in batch[0]] if batch else [()] * len(self.proxies)
+        if not batch or batch[0] is None:
+            return [()] * len(self.proxies)
+        return [(own,) for own in batch[0]]
 
 
 class Tilted(Combination):

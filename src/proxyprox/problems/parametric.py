@@ -174,11 +174,10 @@ class Parametric:
 
         found = identify(misfit, state.numbers, self.bounds)
         old, new = np.array(state.numbers), np.array(found.values)
-        moved = np.abs(new - old) > policy.moved * np.maximum(np.abs(old), np.abs(new))
-        numbers = found.values if moved.any() else state.numbers
-        return Fitted(
-            numbers, points, gradients, found.low, found.high, found.undetermined, bool(moved.any())
-        )
+        change = np.abs(new - old) / np.maximum(np.abs(old), np.abs(new)).clip(1e-300)
+        numbers = found.values if (change > policy.moved).any() else state.numbers
+        leap = bool((change > policy.leap).any())
+        return Fitted(numbers, points, gradients, found.low, found.high, found.undetermined, leap)
 
     def words(self, state: Fitted) -> str:
         """Say what was fitted, how surely, and what could not be told apart."""

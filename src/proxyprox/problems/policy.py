@@ -43,8 +43,9 @@ class ParametricPolicy:
     ----------
     answers : int
         The target's last answers that are fitted to.
-    moved : float
-        The relative change of a parameter for which the proxy is made anew.
+    moved, leap : float
+        The relative changes of a parameter for which the proxy is made anew, and for which its new
+        minimum is worth a look.
     singular, blind : float
         A direction of relative singular value below the first was not seen; a parameter of which
         more than the second lies in such directions is undetermined.
@@ -54,6 +55,7 @@ class ParametricPolicy:
 
     answers: int = 6
     moved: float = 1e-3
+    leap: float = 0.05
     singular: float = 1e-6
     blind: float = 1e-3
     broken: float = 1e6

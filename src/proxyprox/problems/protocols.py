@@ -63,6 +63,29 @@ class Paired:
             cls.value_and_gradient = None
 
 
+class Summable:
+    """A loss that can be added to others and multiplied by a number: ``0.3 * a + b``."""
+
+    # NumPy's numbers leave the product to the loss.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Any:
+        return _summed([(1.0, self), (1.0, other)])
+
+    def __mul__(self, factor: float) -> Any:
+        return _summed([(factor, self)])
+
+    __rmul__ = __mul__
+
+
+def _summed(terms: list[tuple[float, Any]]) -> Any:
+    # Here, because sums are made of what this module describes.
+    from proxyprox.problems.combination import MixedProxy
+
+    flat = [(f * g, x) for f, loss in terms for g, x in getattr(loss, "terms", [(1.0, loss)])]
+    return MixedProxy([loss for _, loss in flat], [factor for factor, _ in flat])
+
+
 class Secant(NamedTuple):
     """The target's gradients, of one batch or exact, at two points; at first at one."""
 
