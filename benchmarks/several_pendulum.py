@@ -43,7 +43,10 @@ class Pendulum:
             back_v += h * back_x
             gradient[which[i]] += 2 * h * back_v
             # Of v[i + 1] on x[i] and v[i].
-            back_x, back_v = back_x - self.gravity * h * np.cos(x[i]) * back_v, back_v * (1 - h * 0.5)
+            back_x, back_v = (
+                back_x - self.gravity * h * np.cos(x[i]) * back_v,
+                back_v * (1 - h * 0.5),
+            )
         return value, gradient
 
     def value_and_gradient(self, u: Any, batch: Any = None) -> tuple[float, Any]:

@@ -28,6 +28,7 @@ from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods.ladder import Nested
 from proxyprox.methods.mapping import maps_outputs
 from proxyprox.oracle import metered
 from proxyprox.penalties import Box
@@ -313,6 +314,8 @@ def _choose_inner(
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))
     if inner is None and suits and penalty is None:
         return own, f" (the default of {type(method).__name__})"
+    if (inner is None or isinstance(inner, Auto)) and facts_of(proxy).helper is not None:
+        return Nested(), " (picked because the proxy has a proxy of its own)"
     if inner is None or isinstance(inner, Auto):
         inner, reason = Auto().choose(proxy, penalty, size)
         return inner, f" (picked because {reason})"
