@@ -95,7 +95,7 @@ def sampled() -> list[dict[str, Any]]:
             for label, proxy in lists.items():
                 seen: list[tuple[int, float]] = []
 
-                def look(step: Any, seen: list[Any] = seen) -> bool:
+                def look(step: Any, seen: Any = seen, loss: Any = loss, least: Any = least) -> bool:
                     if step.record.k % 5 == 0:
                         gap = loss.value(step.answer) - least
                         seen.append((step.ledger.target_gradients, gap))

@@ -26,9 +26,8 @@ from proxyprox._util.arrays import (
     square,
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
-from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.inner.base import NonFiniteError, SolverPolicy, Subproblem
 from proxyprox.methods.ladder import LadderPolicy, Nested, corrected_hessian
-from proxyprox.methods.quasi_newton import forms_matrix
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts, Secant
@@ -176,8 +175,8 @@ class MeteredLadder(MeteredProxy):
         super().__init__(proxy, ledger, f"level {level}", total=level == 2)
         helper = self.helper = metered(proxy.coarse, ledger, start, level + 1)
         self.facts = replace(self.facts, helper=helper, solver=Nested())
-        if self.hessian is None and forms_matrix(helper, len(start), None):
-            self.hessian = self._corrected
+        if self.hessian is None and len(start) <= SolverPolicy.dense:
+            self.hessian: Any = self._corrected
             self.facts = replace(self.facts, exact_curvature=False)
 
     def _corrected(self, w: Vector) -> Matrix:

@@ -149,7 +149,8 @@ def audit(
     if facts_of(problem.proxy).learns:
         options = {"points": points, "batches": batches, "curvature": curvature}
         options |= {"confidence": confidence, "epsilon": epsilon, "rng": rng}
-        return audit_learnt(problem, w0, budget, options)
+        learnt: Audit | RoundAudit = audit_learnt(problem, w0, budget, options)
+        return learnt
     points, batches = whole("points", points), whole("batches", batches, least=4)
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
     ledger = Ledger()

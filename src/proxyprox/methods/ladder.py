@@ -103,7 +103,7 @@ def corrected_hessian(proxy: Any, helper: Any, w: Vector) -> Matrix:
     come from the power iteration of ``B⁻¹ ∇²L̂``.
     """
     size, gradient = int(w.shape[0]), to_numpy(proxy.gradient(w)).astype(np.float64)
-    curvature = Curvature(helper, w, np.ones(size), np.ones(size, dtype=bool))
+    curvature = Curvature(helper, w, np.ones(size), np.ones(size, dtype=bool), form=True)
     away = rounding(w, 1 / 3) * max(1.0, norm(w))
     probes = math.ceil(LadderPolicy.probes * size)
     v = np.random.default_rng(len(proxy.remembered)).choice([-1.0, 1.0], size)

@@ -258,7 +258,8 @@ class MixedProxy(Combination):
         self.sample = self._sample if drawn else None
         self.samples = self.cost = self.gradient_from = self.value_and_gradient = None
         exact = all(getattr(p, "exact", False) for p in self.proxies)
-        self.exact, self.everything = (True, self._no_batch) if exact else (None, None)
+        self.exact: bool | None = exact or None
+        self.everything: Any = self._no_batch if exact else None
         self.terms = list(zip(self.weights, self.proxies, strict=True))
 
     @property

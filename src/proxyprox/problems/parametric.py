@@ -81,8 +81,8 @@ def identify(
     spread = np.einsum("ij,ij->j", V[seen] / singular[seen, None], V[seen] / singular[seen, None])
     half = size * np.sqrt(variance * spread) if freedom else np.full(len(start), math.inf)
     half = np.where(blind, math.inf, half * (stdtrit(freedom, 0.975) if freedom else 1.0))
-    return Identified(*(tuple(map(float, x)) for x in (found.x, found.x - half, found.x + half)),
-                      tuple(map(int, np.flatnonzero(blind))))  # fmt: skip
+    values, low, high = (tuple(map(float, x)) for x in (found.x, found.x - half, found.x + half))
+    return Identified(values, low, high, tuple(map(int, np.flatnonzero(blind))))
 
 
 @dataclass(frozen=True)
