@@ -8,8 +8,10 @@ draws here begin at 100, and the first three tables played no part in it.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -187,8 +189,9 @@ PARTS: dict[str, Callable[[], list[dict[str, Any]]]] = {
 }  # fmt: skip
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
+def summary(record: Path) -> str:
     """Return the rounds of each table as Markdown, medians over draws."""
+    rows = json.loads(record.read_text(encoding="utf-8"))
     lines = [
         "| table | fitted | best fixed weights in hindsight | behind, each draw |",
         "|---|---|---|---|",

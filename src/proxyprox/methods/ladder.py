@@ -10,6 +10,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector, all_finite, from_numpy, norm, rounding, to_numpy
 from proxyprox.inner.base import InnerResult, Memory, NonFiniteError, Patience, Solver, Subproblem
+from proxyprox.inner.box import absolute
 from proxyprox.methods.base import Answers, OuterStep
 from proxyprox.methods.quasi_newton import Curvature, Metric, ProxyBFGS, conjugate, updated, usable
 from proxyprox.problems.combination import Combination
@@ -104,6 +105,8 @@ def corrected_hessian(proxy: Any, helper: Any, w: Vector) -> Matrix:
     """
     size, gradient = int(w.shape[0]), to_numpy(proxy.gradient(w)).astype(np.float64)
     curvature = Curvature(helper, w, np.ones(size), np.ones(size, dtype=bool), form=True)
+    assert curvature.matrix is not None
+    curvature.matrix = absolute((curvature.matrix + curvature.matrix.T) / 2)
     away = rounding(w, 1 / 3) * max(1.0, norm(w))
     probes = math.ceil(LadderPolicy.probes * size)
     v = np.random.default_rng(len(proxy.remembered)).choice([-1.0, 1.0], size)
