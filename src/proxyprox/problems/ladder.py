@@ -16,8 +16,8 @@ class Ladder:
     """The medium model of a problem, as the proxy of a finer one.
 
     Its subproblems are solved as the problem would be: with few gradients of the medium model, by
-    leaning on the coarse one. Where a Hessian is asked for, the coarse one's is given, corrected by
-    the changes of the medium gradients that are known already.
+    leaning on the coarse one. If a Hessian is asked for, it is the coarse one's, corrected by the
+    changes of the medium gradients that are known already.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Ladder:
         for name in ("hvp", "smoothness", "strong_convexity", "cost", "evaluations"):
             if getattr(medium, name, None) is not None:
                 setattr(self, name, getattr(medium, name))
-        self.levels = [medium, *getattr(self.coarse, "levels", [self.coarse])]
+        self.levels = (medium, *(facts_of(self.coarse).levels or (self.coarse,)))
 
     def gradient(self, w: Vector) -> Vector:
         """Return the medium model's gradient."""
@@ -49,7 +49,7 @@ class Ladder:
     def facts(self) -> Facts:
         """What is known of the medium model, and its helper."""
         known = replace(facts_of(self.medium), work=None, sampled_hessian=None, rows=None)
-        return replace(known, helper=self.coarse)
+        return replace(known, helper=self.coarse, levels=self.levels)
 
     def fingerprint(self) -> str | None:
         """Return a text that only equal ladders share."""

@@ -142,7 +142,7 @@ class Problem:
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
-        levels = [self.objective, *getattr(self.proxy, "levels", ())]
+        levels = [self.objective, *facts_of(self.proxy).levels]
         if len(levels) > 1 and len({id(level) for level in levels}) < len(levels):
             got = Words("a ladder with the same loss on two levels")
             raise ValueError(message("proxy", got, "finer above, coarser below, without a circle"))

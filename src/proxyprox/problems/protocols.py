@@ -82,7 +82,8 @@ def _summed(terms: list[tuple[float, Any]]) -> Any:
     # Here, because sums are made of what this module describes.
     from proxyprox.problems.combination import MixedProxy
 
-    flat = [(f * g, x) for f, loss in terms for g, x in getattr(loss, "terms", [(1.0, loss)])]
+    parts = [(f, x.terms if type(x) is MixedProxy else [(1.0, x)]) for f, x in terms]
+    flat = [(factor * own, loss) for factor, pairs in parts for own, loss in pairs]
     return MixedProxy([loss for _, loss in flat], [factor for factor, _ in flat])
 
 
@@ -151,6 +152,8 @@ class Facts:
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     helper : Proxy, optional
         A proxy of this proxy, with which its subproblems are solved.
+    levels : tuple
+        The losses of a ladder, the finer ones first.
     solver : InnerSolver, optional
         The solver that it then brings along.
     start : array, optional
@@ -179,6 +182,7 @@ class Facts:
     rows: Callable[[Any, Any], Any] | None = None
     learns: bool = False
     helper: Any = None
+    levels: tuple[Any, ...] = ()
     solver: Any = None
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None

@@ -157,7 +157,7 @@ class Several(MixedProxy):
 
     def _warn(self, faulty: Array) -> None:
         for name in np.array(self.names)[faulty]:
-            text = f"The proxy {name} is NaN or infinite where it was asked: it is left out."
+            text = f"The proxy {name} is NaN or infinite at a point: it is left out."
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _named(self) -> list[tuple[Any, str]]:
