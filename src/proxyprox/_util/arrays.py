@@ -219,8 +219,9 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
 
 
 def solve_upper(R: Matrix, rhs: Vector, *, transposed: bool = False) -> Vector:
-    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R a regular upper triangle."""
+    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R the upper triangle of a matrix."""
     if type(R) is not np.ndarray:
+        R = namespace(R).triu(R)
         return namespace(R).linalg.solve(R.T if transposed else R, rhs)
     lapack = scipy.linalg.lapack
     trtrs = lapack.dtrtrs if R.dtype == np.float64 else lapack.strtrs
