@@ -219,9 +219,6 @@ def method_of(rng: np.random.Generator, loss: Loss) -> tuple[str, Any]:
         return "Mean", pp.ProxyProx(eta, pp.corrections.Mean())
     if draw in (6, 7) and convex:
         return "DANE", pp.DANE(eta) if rng.random() < 0.7 else pp.DANE()
-    if draw == 8 and convex and loss.mu > 0:
-        delta = loss.curvature * float(rng.choice([0.01, 1.0]))
-        return "sliding", pp.methods.AcceleratedSliding(delta=delta, mu=loss.mu)
     return "ProxyProx", pp.ProxyProx(eta)
 
 

@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 
 import proxyprox as pp
 from experiments import mushrooms
+from experiments.compare import ERM, Job, run_candidate
 from experiments.shared import application
-from proxyprox_app.report.summary import ERM
-from proxyprox_app.study.compare import Job, run_candidate
 
 Invoke = Callable[..., Any]
 ROOT = Path(mushrooms.__file__).parents[1]

@@ -72,10 +72,6 @@ def test_eta_must_be_a_number_a_function_or_auto():
     for method in (pp.ProxyProx, pp.SGD, pp.DANE):
         with pytest.raises(TypeError, match="eta"):
             method(eta="automatic")
-    with pytest.raises(ValueError, match="eta"):
-        pp.methods.AcceleratedSliding(delta=1.0, mu=1.0, eta="auto")
-    with pytest.raises(ValueError, match="mu"):
-        pp.methods.AcceleratedSliding(eta="auto")
 
 
 @pytest.mark.parametrize(
