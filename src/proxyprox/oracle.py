@@ -104,7 +104,7 @@ class MeteredProxy:
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.

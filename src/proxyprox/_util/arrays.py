@@ -219,7 +219,7 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
 
 
 def solve_upper(R: Matrix, rhs: Vector, *, transposed: bool = False) -> Vector:
-    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R the upper triangle of a matrix."""
+    """Return x of ``R x = rhs`` or ``Rᵀ x = rhs``, R the upper triangle of a regular matrix."""
     if type(R) is not np.ndarray:
         R = namespace(R).triu(R)
         return namespace(R).linalg.solve(R.T if transposed else R, rhs)

@@ -49,7 +49,7 @@ class Design:
         self.X = X if checked else _check_inputs(X)
         self.sparse = scipy.sparse.issparse(self.X)
         # Products with torch's tensors do not go through blocks of rows.
-        self.in_blocks = bool(self.sparse or is_numpy_array(self.X))
+        self.in_blocks = bool(self.sparse or type(self.X) is np.ndarray or is_numpy_array(self.X))
         self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
