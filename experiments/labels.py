@@ -25,6 +25,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from experiments import datasets as libsvm
+from experiments.compare import Curve, Job
+from experiments.comparison import run_experiment
 from experiments.figures import save_figures
 from experiments.shared import (
     Experiment,
@@ -47,12 +49,9 @@ from proxyprox import (
 )
 from proxyprox._util.validation import message, whole
 from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox_app.cli.comparison import output_folder, run_experiment
-from proxyprox_app.cli.console import command_line, emit, plain, say, stdout
+from proxyprox_app.cli.console import command_line, emit, output_folder, plain, say, stdout
 from proxyprox_app.report.page import write_report
-from proxyprox_app.report.records import Point
-from proxyprox_app.report.summary import Row, summarise, write_json
-from proxyprox_app.study.compare import Curve, Job
+from proxyprox_app.report.summary import Point, Row, summarise, write_json
 
 OURS = "ProxyLogisticRegression"
 BASELINE = "LogisticRegressionCV"

@@ -17,6 +17,15 @@ from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 from experiments import datasets
+from experiments.compare import (
+    LEDGER_FIELDS,
+    ROWS_SEEN,
+    Candidate,
+    Curve,
+    Job,
+    evaluation_points,
+    run_candidate,
+)
 from experiments.shared import (
     Experiment,
     Json,
@@ -31,18 +40,10 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.records import Point
-from proxyprox_app.report.summary import LEDGER_FIELDS
-from proxyprox_app.study.compare import (
-    ROWS_SEEN,
-    Candidate,
-    Curve,
-    Job,
-    evaluation_points,
-    run_candidate,
-)
-from proxyprox_app.study.problem import EXACT
+from proxyprox_app.report.summary import Point
 
+EXACT = 1e-8
+"""‖∇φ_k‖ to which an "exact" subproblem is solved."""
 SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"
 ONE_GRADIENT = "DANE(η = ∞), one full gradient"

@@ -57,7 +57,7 @@ SLOW = {
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
     "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.report.page",
-    "proxyprox.sklearn", "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops",
+    "proxyprox.sklearn", "experiments.compare", "dask", "distributed", "skrub", "skops",
     "openpyxl",
 }  # fmt: skip
 
@@ -297,9 +297,9 @@ ALONE = {
         "import proxyprox.simulation as part, proxyprox.simulation.robots",
     ),
     "app": (
-        [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2"],
+        [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2", "pydantic"],
         "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.report.page\n"
-        "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.compare",
+        "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.demo",
     ),
 }
 

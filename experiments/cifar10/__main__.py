@@ -10,8 +10,15 @@ import typer
 
 from experiments.shared import Json, Output, guarded, start
 from proxyprox._util.extras import require
-from proxyprox_app.cli.comparison import output_folder
-from proxyprox_app.cli.console import command_line, emit, say, stderr, stdout, tell_path
+from proxyprox_app.cli.console import (
+    command_line,
+    emit,
+    output_folder,
+    say,
+    stderr,
+    stdout,
+    tell_path,
+)
 
 
 @guarded

@@ -116,6 +116,12 @@ class MeteredProxy:
         self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
         return copy_array(self._note_fault(w, gradient))
 
+    def outputs(self, points: list[Vector]) -> list[Any]:
+        """Return the outputs of the proxy's model at some points."""
+        self.ledger.proxy_values += len(points)
+        answers: list[Any] = self._timed(self.proxy.outputs, [*map(copy_array, points)])
+        return answers
+
     def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
         if not all_finite(answer):
             self.fault = self.fault or (name, copy_array(w))
@@ -211,12 +217,13 @@ class Query:
     halves: tuple[Any, Any] | None = None
     exact: bool = False
     value: bool = False
+    outputs: bool = False
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copy_array(point) for point in self.points)
         batch, halves = self.batch_for_user(self.batch), copy_tree(self.halves)
-        return Query(batch, points, halves, self.exact, self.value)
+        return changed(self, batch=batch, points=points, halves=halves)
 
     @property
     def purchase(self) -> Purchase:
@@ -321,6 +328,9 @@ class Told(NamedTuple):
 
 def answer_query(objective: Any, query: Query) -> Told:
     """Return the objective's answers: the gradients, those of two halves, and the value."""
+    if query.outputs:
+        answers = objective.outputs([copy_array(point) for point in query.points])
+        return Told(tuple(answers), None, None, {})
     before = getattr(objective, "evaluations", None)
     extra: dict[str, float] = {}
     value, halves = None, None
@@ -402,9 +412,19 @@ def check_answers(
 
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
-    """Return the target's gradients at the points of a query, or refuse what is none."""
+    """Return the target's gradients, or outputs, at the points of a query; refuse what is none."""
+    if query.outputs:
+        return tuple([_as_outputs(answer) for answer in gradients])
     whose = "the target's gradient"
     return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
+
+
+def _as_outputs(answer: Any) -> Vector:
+    outputs = np.array(answer, dtype=np.float64)
+    if outputs.ndim != 1:
+        got = Words(f"an array of shape {outputs.shape}")
+        raise ValueError(message("the target's outputs", got, "a vector for each point"))
+    return outputs
 
 
 def _from_observations(objective: Any, query: Query, w: Vector, observations: Any) -> Any:

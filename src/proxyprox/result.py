@@ -289,6 +289,8 @@ class Result:
     biased : bool
         Whether the target says that its gradients are not unbiased, as with a simulator's Jacobians
         on real trajectories: the theory then does not hold.
+    details : object or None
+        What else the method has to say: an :class:`~proxyprox.problems.Uncertainty` of a fit.
     """
 
     w: Vector
@@ -310,6 +312,7 @@ class Result:
     biased: bool = False
     fun: float = math.nan
     jac: Vector | None = None
+    details: Any = None
 
     @property
     def success(self) -> bool:
@@ -432,6 +435,7 @@ class Result:
             + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),
             "inner solver": self.inner,
             "inner rule": self.stop,
+            "parameters": "" if self.details is None else str(self.details),
             "held out": f"\n{'':16}".join(checks),
         }
         lines = (f"  {name:12}  {text}" for name, text in rows.items() if text)

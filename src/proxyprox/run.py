@@ -196,7 +196,8 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     drawn = batch[0] if exact else copy_tree(batch[0])
     halves = copy_tree(halves_of(parts.facts, drawn)) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
-    question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
+    points = tuple(map(copy_array, points))
+    question = Query(drawn, points, halves, exact, request.value, request.outputs)
     own, starts = len(request.points), request.start
     return changed(state, rng=rng, question=question, own_points=own, starts=starts, answer=None)
 
@@ -211,7 +212,7 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     # At the start there is nothing to turn back to.
     at_start = state.path.start is None and not state.starts
     at_start = at_start and same_point(query.points[0], parts.start)
-    finite = all(map(all_finite, answers.gradients))
+    finite = all(map(all_finite, answers.gradients)) or bool(answers.outputs)
     if not finite and (at_start or not method.backtracks):
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
@@ -519,7 +520,8 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        price = oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        return price | ({"target_calls": len(query.points)} if query.outputs else {})
 
     def tell(
         self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None,
@@ -576,7 +578,11 @@ class Run:
             oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
-        answers = Answers(given, query.batch, level, gaps, value, curvature)
+        outputs: tuple[Any, ...] = ()
+        if query.outputs:
+            outputs, value = given, objective.loss_of(given[0])
+            given = tuple(math.nan * w for w in query.points)
+        answers = Answers(given, query.batch, level, gaps, value, curvature, outputs)
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -631,6 +637,8 @@ class Run:
         path, method, default = self.state.path, self.state.method, tol is None
         if tol is None:
             tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
         ahead = self._known_ahead
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
@@ -674,6 +682,8 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(self.state.method), 0.0, 0.0) is not None
         return self.state.path.idle >= POLICY.idle and not self._searching
 
     @property
@@ -743,6 +753,7 @@ class Run:
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
             biased=self.parts.facts.biased,
+            details=self.method.details(copy_tree(state.method)),
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 import proxyprox as pp
 from experiments import mushrooms
+from experiments.compare import ERM, Job
 from experiments.shared import application
-from proxyprox_app.report.summary import ERM
-from proxyprox_app.study.compare import Job
 
 Invoke = Callable[..., Any]
 

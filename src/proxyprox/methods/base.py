@@ -23,6 +23,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox.corrections import Correction, Plain, estimate_of
+from proxyprox.result import Status
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 from proxyprox.stepsizes.distance import WithoutProxy
@@ -43,12 +44,15 @@ class Request:
     start : bool
         Whether the method is still choosing where to begin, between two points: if it moves to the
         second one, the run counts as begun there, and it does not end before both are known.
+    outputs : bool
+        Ask for the outputs of the target's model at the points, in place of gradients.
     """
 
     points: tuple[Vector, ...]
     everything: bool = False
     value: bool = False
     start: bool = False
+    outputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Answers:
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
         objective has one at no extra cost: ``curvature(w)``.
+    outputs : tuple of arrays
+        The outputs of the target's model at the points, if those were asked for.
     """
 
     gradients: tuple[Vector, ...]
@@ -80,6 +86,7 @@ class Answers:
     half_gaps: tuple[Vector, ...] = ()
     value: float | None = None
     curvature: Matrix | None = None
+    outputs: tuple[Any, ...] = ()
 
 
 class OuterStep:
@@ -212,6 +219,7 @@ class Method:
     needs: ClassVar[tuple[str, ...]] = ()
     two_points: bool = False
     backtracks: ClassVar[bool] = False
+    asks_outputs: ClassVar[bool] = False
     eta: Eta
 
     @property
@@ -268,6 +276,17 @@ class Method:
     def promise(self, state: Any) -> float:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""
         return math.nan
+
+    def ends(self, state: Any, tol: float, atol: float) -> Status | None:
+        """Return how the run ends, or None, for a method that asks for outputs: no gradient says.
+
+        Such a method has ``asks_outputs = True``, and ``w`` and ``value`` in its state.
+        """
+        return None
+
+    def details(self, state: Any) -> Any:
+        """Return what else a result is to hold; None by default."""
+        return None
 
     def gaps(self, state: Any) -> tuple[float, float]:
         """Return what is left to gain, and what there was at first; NaN if that is not known."""

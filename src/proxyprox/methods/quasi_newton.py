@@ -457,11 +457,11 @@ class ProxyBFGS(Method):
         """Return None: no subproblem is solved."""
 
     def prepare(self, problem: Any) -> Any:
-        """Return the problem with gradients by secants on a coarse model's, and with a sample."""
+        """Return the problem, with a sample of the target if it has no proxy."""
         draw = facts_of(problem.objective).subsample
         if self.sample and draw is not None and isinstance(problem.proxy, Zero):
             return problem.with_proxy(draw(self.sample))
-        return problem.with_secants()
+        return problem
 
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,6 @@ from proxyprox.problems.differences import (
     check_numerics,
 )
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
-from proxyprox.problems.least_squares import LeastSquares
 from proxyprox.problems.protocols import Batch, Facts, Penalty
 from proxyprox.problems.quadratic import Zero
 
@@ -44,7 +43,7 @@ CALLS = {
         "value_and_gradient": ("w", "batch"),
         "samples": ("batch",), "cost": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
-        "curvature": ("w",),
+        "curvature": ("w",), "outputs": ("points",),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
@@ -198,12 +197,6 @@ class Problem:
         twin = copy.copy(self)
         object.__setattr__(twin, "proxy", proxy)
         return twin
-
-    def with_secants(self) -> Problem:
-        """Return the problem with gradients of least squares by secants on the coarse model's."""
-        if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
-            return replace(self, objective=self.objective.with_coarse(self.proxy))
-        return self
 
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""

@@ -27,6 +27,8 @@ capability                          meaning
 ``evaluations``                     a count, which grows, of the calls of a user's function
 ``gradient_from(w, batch, seen)``   the gradient of observed labels or rollouts, or a pair of the
                                     loss and the gradient
+``outputs(points)``                 a model's outputs at some points; with ``terms``, ``loss_of``,
+                                    ``slopes`` as :class:`~proxyprox.Outputs` has them
 ``fingerprint()``                   a text that only equal losses share, for checkpoints; or None
 ``facts``                           a :class:`Facts`: what else is known of the loss
 ==================================  ======================================================
@@ -115,6 +117,8 @@ class Facts:
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
+    cheap_derivatives : bool
+        Whether a model's Jacobian costs little more than its outputs.
     memory : object, optional
         If answers depend on more than point and batch: what has ``state_dict()`` and
         ``load_state_dict(state)`` for checkpoints.
@@ -137,6 +141,7 @@ class Facts:
     rows: Callable[[Any, Any], Any] | None = None
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
+    cheap_derivatives: bool = False
     memory: Any = None
 
 
