@@ -55,9 +55,9 @@ class MeteredProxy:
 
     learns = False
 
-    def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
+    def __init__(self, proxy: Any, ledger: Ledger, name: str = "") -> None:
         self.proxy, self.ledger = proxy, ledger
-        self._charge = partial(ledger.charge, name=name, total=total)
+        self._name = name
         self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
@@ -94,6 +94,15 @@ class MeteredProxy:
         finally:
             self._charge("proxy_seconds", time.perf_counter() - begun)
 
+    def _charge(self, what: str, amount: float) -> None:
+        """Enter an access: in the total, and under the proxy's name if it has one."""
+        ledger, name = self.ledger, self._name
+        setattr(ledger, what, getattr(ledger, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = ledger.proxies.get(name, {})
+            ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
+
     def _count(self, what: str) -> None:
         self._charge(what, 1)
         if self._cost is not None:
@@ -114,7 +123,7 @@ class MeteredProxy:
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.

@@ -198,7 +198,7 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
         rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    halves = copy_tree(halves_of(parts.facts, drawn)) if parts.step_size.measures else None
+    halves = halves_of(parts.facts, drawn) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
     points = tuple(map(copy_array, points))
     question = Query(drawn, points, halves, exact, request.value, request.outputs)
