@@ -119,7 +119,13 @@ class Tolerance(Watcher):
     def look(self) -> Ending | None:
         """Say whether the gradient is within the tolerance, or the run has stalled."""
         if self.run.converged(self.tol, self.atol):
-            return Ending(Status.CONVERGED, self.detail)
+            left = self.run.left
+            said = (
+                f"By the run's model of the loss {left:.1g} billionths of the first gap are left."
+            )
+            return Ending(
+                Status.CONVERGED, f"{said} {self.detail}".rstrip() if left < 10 else self.detail
+            )
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 
 

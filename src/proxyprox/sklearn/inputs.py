@@ -73,7 +73,9 @@ CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
     "n_steps": partial(
-        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
+        _word_or,
+        {name: name for name in ("auto", "cv", "converged")},
+        partial(check.whole, least=0),
     ),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
@@ -320,7 +322,7 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
     keep = labelled & (weights > 0)
     if labelled.any() and not keep.any():
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
-    part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
+    part = X if keep.all() else X[keep]
     if known is None:
         own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
         return own if keep.any() else None
