@@ -364,7 +364,7 @@ class StrengthPath:
 
     def advance(self) -> Array:
         """Go to the next α and return its minimiser."""
-        self.w = inference.minimise(next(self._losses), self.w, tol=FITTING.tolerance)
+        self.w = inference.minimise(next(self._losses), self.w, tol=1e-11)
         return self.w
 
 

@@ -132,14 +132,22 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         return y, None
     values = values if values.dtype.kind == "O" else label_array(values)
     kind = values.dtype.kind
-    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
+    if kind in "biuf":
+        missing = np.isnan(values)
+    else:
+        missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(
             f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
             "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
+    if kind in "biuf":
+        # One value stands for all that are equal to it: a mark that is no number marks none.
+        marked = values == mark if is_mark(mark, mark) and not isinstance(mark, str) else missing
+        marked = missing if is_missing(mark) else np.broadcast_to(marked, values.shape)
+    else:
+        marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
     labelled = ~(missing | marked)
     if kind != "O" and not missing.any():
         return y, labelled

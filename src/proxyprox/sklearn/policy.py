@@ -43,7 +43,13 @@ class FittingPolicy:
         What is expected of them before labels are seen: mean and deviation of the decimal
         logarithm. Set as those are.
     fold_steps : int
-        Newton steps of a fold with the Hessian of all rows, at most. No record: a judgement.
+        Newton steps of folds at most. No record: a judgement.
+    fold_pace : float
+        A Hessian is formed anew if a step gains more than this share of what the last one did. No
+        record: a judgement.
+    fold_gap : float
+        What a fold's fit may lie above its minimum, as a share of the loss: held-out losses differ
+        by more. No record: a judgement.
     fewest : int
         Rows below which neither inputs are compared nor answers held out. No record: a judgement.
     apart : float
@@ -63,7 +69,9 @@ class FittingPolicy:
     shrinks: tuple[float, ...] = tuple(np.logspace(2.5, -2.0, 10).tolist())
     usual: float = 0.5
     spread: float = 0.5
-    fold_steps: int = 8
+    fold_steps: int = 12
+    fold_pace: float = 0.2
+    fold_gap: float = 1e-6
     fewest: int = 10
     apart: float = 3.0
 
