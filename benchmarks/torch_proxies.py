@@ -7,7 +7,7 @@ five proxies: 150 of the training rows; 600 turned and shifted images; 600 draws
 per class; 600 of the rows, 45 % of them labelled as the next class; the same with random labels. 60
 target gradients of 64 rows, a cosine schedule. Without the proxy: SGD (Nesterov momentum), AdamW.
 By hand, with the same proxy data: *pretrain* (AdamW on the proxy, then AdamW on the target),
-*weighted* (AdamW on a weighted mean of both losses), *interleaved* (one AdamW, so many proxy steps
+*weighted* (AdamW on a weighted mean of both losses), *interleaved* (one AdamW, several proxy steps
 before each target step). ``ProxyProx`` (*pp*) with 20 inner steps, whose inner optimiser is
 ``ImplicitStep``, SGD with momentum or AdamW. ``ProxyAdamW`` in its ways, *mixed*, *corrected* and
 *fine-tuned*, with 8 proxy steps; *chosen*: each way, and AdamW, at its setting without 100 of the

@@ -1,12 +1,12 @@
-"""AcceleratedSliding against its published iteration, and its rate."""
+"""The example AcceleratedSliding against its published iteration, and its rate."""
 
 import math
 
 import numpy as np
 import pytest
 
+from accelerated_sliding import AcceleratedSliding
 from proxyprox import Problem, Quadratic, minimize
-from proxyprox.methods import AcceleratedSliding
 from proxyprox.stopping import Residual
 
 D = 30

@@ -364,7 +364,10 @@ class StrengthPath:
 
     def advance(self) -> Array:
         """Go to the next α and return its minimiser."""
-        self.w = inference.minimise(next(self._losses), self.w, tol=1e-11)
+        loss = next(self._losses)
+        w = inference.minimise(loss, self.w, tol=1e-11)
+        # Nothing holds the mean of the classes' constants.
+        self.w = inference.centre_classes(w, loss.family.outputs)
         return self.w
 
 
@@ -778,7 +781,7 @@ class Fit:
         return [(train, test) for train, test in mapped if len(train) and len(test)]
 
     def _candidates(self) -> list[Candidate]:
-        """Return the candidates; the first is the one to take where nothing can be tried."""
+        """Return the candidates; the first is the one to take if nothing can be tried."""
         power, teacher = self.settings.power, self.teacher
         plain = [Candidate("labels alone", alpha) for alpha in self.losses]
         if teacher is None or power == 0.0:

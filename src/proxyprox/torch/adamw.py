@@ -99,7 +99,7 @@ def choose_way(
     train : callable
         ``train(way)`` trains a new network with ``ProxyAdamW(..., way=way)`` and returns the loss
         of each held-out row (or batch; a single number has no standard error): a tensor, an array
-        or a list. Where labels are scarce and gradients are not, let it train in full; where target
+        or a list. If labels are scarce and gradients are not, let it train in full; where target
         gradients are scarce, with the same schedule in a small part of the steps.
     ways : sequence of str
         What to try: "mixed", "corrected", "fine-tuned" and "target alone", or some of them.
