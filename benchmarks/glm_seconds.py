@@ -302,10 +302,9 @@ def summary(path: Path) -> str:
         size = f"{shape['rows']:,} × {shape['columns']:,}"
         default = fits["proxyprox default"]
         ratio = ours / min(others.values()) if others else math.nan
-        lines.append(
-            f"| {name} ({shape['family']}) | {size} | {default['cpu']:.2f} ({default['gap']:.0e}) | "
-            f"{ours:.2f} | {' | '.join(cells)} | {ratio:.2f} |"
-        )
+        end = f"{default['cpu']:.2f} ({default['gap']:.0e})"
+        row = [f"{name} ({shape['family']})", size, end, f"{ours:.2f}", *cells, f"{ratio:.2f}"]
+        lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
