@@ -237,7 +237,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     if (folder / "audit.json").exists():
         audited = json.loads((folder / "audit.json").read_text())
         # The rest depends on times that are measured.
-        found["audit.json"] = [audited.get(k) for k in ("delta", "H", "sigma2", "epsilon", "verdict")]
+        names = ("delta", "H", "sigma2", "epsilon", "verdict")
+        found["audit.json"] = [audited.get(name) for name in names]
     return found
 
 
