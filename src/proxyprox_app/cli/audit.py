@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from proxyprox_app.cli.console import (
+    CommandError,
     Json,
     Output,
     command_line,
@@ -30,7 +31,10 @@ QUANTITIES = {
 @guarded
 def audit(
     context: typer.Context,
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Print a configuration.")] = False,
     epsilon: Annotated[float | None, typer.Option(help="Wanted suboptimality ε.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Most target gradients to use.")] = 400,
     output: Output = None,
@@ -45,19 +49,24 @@ def audit(
 
     Examples
     --------
-    proxyprox run --example > my.toml
+    proxyprox audit --example > my.toml
     proxyprox audit my.toml
     proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
 
-    The configuration is that of proxyprox run: [model], [target], [proxy] and [run] batch_size
-    are used. Written: audit.html and audit.json.
+    Written: audit.html and audit.json.
     """
     import proxyprox as pp
     from proxyprox_app.report.page import audit_values, write_report
     from proxyprox_app.report.summary import write_json
+    from proxyprox_app.study.config import example as text_of_example
     from proxyprox_app.study.config import read_config
     from proxyprox_app.study.problem import read_study
 
+    if example:
+        typer.echo(text_of_example(), nl=False)
+        return
+    if config is None:
+        raise CommandError("name a configuration, which --example prints.")
     settings = read_config(config)
     folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
     study = read_study(settings, config.parent.absolute())
@@ -89,7 +98,7 @@ def audit(
             ],
             notes=planned.notes,
             command=command,
-            config=settings.model_dump(exclude={"run": {"methods", "seeds", "target_gradients"}}),
+            config=settings.model_dump(),
         )
         write_json(folder / "audit.json", values)
     if as_json:
