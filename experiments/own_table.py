@@ -23,14 +23,16 @@ from pydantic import model_validator
 from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
+from experiments.report.page import write_report
+from experiments.report.summary import Point, last_rows, summarise, write_json
 from experiments.shared import Json, Output, guarded, start
 from proxyprox._util.files import atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
+from proxyprox.problems import FAMILIES
 from proxyprox_app.cli import console
 from proxyprox_app.cli.run import progress_of
-from proxyprox_app.report.page import write_report
-from proxyprox_app.report.summary import Point, last_rows, summarise, write_json
 from proxyprox_app.study.config import Count, RunSettings, StudyConfig, read_config
+from proxyprox_app.study.fit import FittedGLM, TableModel
 from proxyprox_app.study.problem import Study, read_study
 
 Method = Literal["proxyprox", "dane", "sgd", "adam", "lbfgs", "erm"]
@@ -56,7 +58,7 @@ TUNING_SEED = 1_000_000
 class Runs(RunSettings):
     """``[run]``: what is compared, how much, how often."""
 
-    methods: list[Method] = ["proxyprox", "sgd", "erm"]
+    methods: tuple[Method, ...] = ("proxyprox", "sgd", "erm")
     target_gradients: Count = 200
     seeds: Count = 3
 
@@ -161,6 +163,18 @@ def _run(study: Study, method: str, eta: float, seed: int, budget: int) -> list[
     return points
 
 
+def table_model(study: Study, w: Any, method: str) -> TableModel:
+    """Return weights with what the table's columns become, for new tables."""
+    family = study.config.model.family
+    matrix = np.asarray(w, dtype=np.float64).reshape(study.target.design.width, -1)
+    count = len(study.columns.feature_names)
+    intercept = matrix[count] if study.config.model.intercept else np.zeros(matrix.shape[1])
+    coef = np.ascontiguousarray(matrix[:count].T)
+    task = "classification" if FAMILIES[family].classifier else "regression"
+    glm = FittedGLM(family, list(study.classes), coef, intercept)
+    return TableModel(study.columns, glm, str(study.config.target.label), task, {"model": method})
+
+
 @guarded
 def own_table(
     context: typer.Context,
@@ -197,7 +211,7 @@ def own_table(
                 notes.append(f"{end['method']}: its step size is the first or the last tried.")
         lines = (json.dumps(point, ensure_ascii=False) + "\n" for point in points)
         atomic_write_text(folder / "records.jsonl", "".join(lines))
-        study.model(last, first).save(folder / "model.json")
+        table_model(study, last, first).save(folder / "model.json")
         shown: dict[str, Any] = {"command": command, "config": settings.model_dump()}
         report = write_report(
             folder, rows=rows, title=f"proxyprox: {file.name}", lead=[_sentence(ends, first)],

@@ -32,9 +32,7 @@ SHOWN, SILENT = 20, 2 << 20
 @guarded
 def run(
     context: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, Excel, svmlight, npz.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, Excel.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     kinds: Annotated[
         list[str] | None,
@@ -204,7 +202,7 @@ def write_table(
     folder: Path, file: Path, kept: TableModel, found: Comparison, findings: Any, command: str
 ) -> dict[str, Any]:
     """Write the model, its coefficients and a summary; return the summary."""
-    from proxyprox_app.report.summary import write_json
+    from proxyprox_app.page import write_json
 
     coefficients, effects = kept.coefficients(), kept.about["effects"]
     doubts = []
@@ -225,8 +223,6 @@ def write_table(
         "columns": kept.columns.describe(),
         "effects": effects,
         "coefficients": coefficients,
-        "intervals_note": kept.about.get("note", ""),
-        "mean_without_label": kept.about.get("mean"),
         "classes": kept.classes,
         "model": str(folder / "model.json"),
         "summary": str(folder / "summary.json"),
@@ -335,15 +331,6 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
     for doubt in done["doubts"]:
         console.say(screen, f"\n{doubt}", "yellow")
     tell_coefficients(done["coefficients"], done["effects"])
-    if done["intervals_note"]:
-        console.say(screen, done["intervals_note"], "dim")
-    if (mean := done["mean_without_label"]) and not isinstance(mean[0], list):
-        classes = found.task == "classification"
-        what = f"are expected to be {kept.classes[-1]}" if classes else (
-            f"is the expected mean {kept.target}")  # fmt: skip
-        shown, *ends = (f"{each:.1%}" if classes else f"{each:.4g}" for each in mean)
-        text = f"\nOf the rows without a label {shown} {what} ({' to '.join(ends)})."
-        console.say(screen, text)
     console.tell_path(screen, f"\nModel ({found.chosen}, all labels): {done['model']}")
     console.tell_path(screen, f"To use it:  proxyprox predict {done['model']} NEW_FILE")
 

@@ -136,6 +136,4 @@ def _sentence(found: Any, kind: type[StudyConfig]) -> str:
             what, names = "key" if keys else "section", ", ".join(known.model_fields)  # type: ignore[union-attr]
             return f"{name} is no known {what}; there are {names}."
     rule = str(found["msg"]).replace("Input should be", "must be")
-    return (
-        f"{name} {rule}, got {found['input']!r}. proxyprox audit --example shows what is allowed."
-    )
+    return f"{name} {rule}, got {found['input']!r}. proxyprox audit --example shows it."

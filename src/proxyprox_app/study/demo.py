@@ -25,11 +25,13 @@ from sklearn.linear_model import LogisticRegression
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.summary import Point, summarise
+from proxyprox_app.page import curves_svg
 
 TEXTS: dict[str, Any] = tomllib.loads(
     resources.files("proxyprox_app.study").joinpath("demo.toml").read_text("utf-8")
 )
+Point = dict[str, Any]
+
 OURS = "proxyprox"
 ROUNDS = 20
 
@@ -38,7 +40,7 @@ Ask = Callable[[Any], tuple[float, Any]]
 
 
 def run_parts(seeds: int, progress: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Run all situations, and return the arguments of the page's sections.
+    """Run all situations, and return the parts of the page.
 
     Parameters
     ----------
@@ -52,23 +54,31 @@ def run_parts(seeds: int, progress: Callable[[str], None]) -> list[dict[str, Any
         story, points = TEXTS[name], list[Point]()
         for seed in range(seeds):
             progress(f"{story['heading']}: draw {seed + 1} of {seeds}")
-            points += [{"panel": name, "seed": seed, **point} for point in run(seed)]
-        x, labels = story["x"], {"seconds": "seconds of computing", **story["labels"]}
-        costs = [cost for cost in ("seconds",) if cost != x and cost in points[0]]
+            points += [{"seed": seed, **point} for point in run(seed)]
+        x, curves, rows = story["x"], {}, []
+        for method in dict.fromkeys(point["method"] for point in points):
+            mine = [point for point in points if point["method"] == method]
+            gaps = np.array([point["gap"] for point in mine]).reshape(seeds, -1)
+            curves[method] = ([point[x] for point in mine[: gaps.shape[1]]], gaps)
+            ends = {"median": median(gaps[:, -1]), "lowest": min(gaps[:, -1])}
+            rows.append({"method": method, **ends, "highest": max(gaps[:, -1])})
+        rows = [{name: plain_value(value) for name, value in row.items()} for row in rows]
         found.append(
             {
-                "rows": summarise(points, metric="gap", x=x, constant=(), costs=costs),
-                "metric": "gap",
-                "x_axes": [x, *costs],
-                "labels": labels,
                 "heading": story["heading"],
                 "text": f"{_say(points, x, story.get('apart', ''))} {story['remark']}",
                 "about": {"Who should care": story["who"]}
                 | {key: text.format(seeds=seeds) for key, text in story["about"].items()},
-                "log_x": x == "seconds",
+                "svg": curves_svg(story["heading"], curves, x, story["gap"], x == "seconds"),
+                "rows": rows,
             }
         )
     return found
+
+
+def plain_value(value: Any) -> Any:
+    """Return a number of NumPy as one of Python."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _say(points: Sequence[Point], x: str, apart: str) -> str:

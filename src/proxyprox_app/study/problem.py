@@ -15,7 +15,6 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES
 from proxyprox_app.study.columns import Columns, plain_object, yes_or_no
 from proxyprox_app.study.config import StudyConfig
-from proxyprox_app.study.fit import FittedGLM, TableModel
 from proxyprox_app.study.tables import (
     DataError,
     Finding,
@@ -66,17 +65,6 @@ class Study:
             proxy = self.target.subsample(rows, rng=np.random.default_rng([run.seed, seed, 1]))
         size = None if run.batch_size == "all" else run.batch_size
         return pp.Problem(self.target.with_batch_size(size), proxy, self.penalty)
-
-    def model(self, w: Any, method: str) -> TableModel:
-        """Return weights with what the table's columns become, for new tables."""
-        family = self.config.model.family
-        matrix = np.asarray(w, dtype=np.float64).reshape(self.target.design.width, -1)
-        count = len(self.columns.feature_names)
-        intercept = matrix[count] if self.config.model.intercept else np.zeros(matrix.shape[1])
-        coef = np.ascontiguousarray(matrix[:count].T)
-        task = "classification" if FAMILIES[family].classifier else "regression"
-        glm = FittedGLM(family, list(self.classes), coef, intercept)
-        return TableModel(self.columns, glm, str(self.config.target.label), task, {"model": method})
 
 
 def read_study(config: StudyConfig, base: Path) -> Study:

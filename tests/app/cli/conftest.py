@@ -38,7 +38,7 @@ def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
     for name in ("plot_svg", "glyph"):
-        monkeypatch.setattr(f"proxyprox_app.report.figures.{name}", lambda *_: "")
+        monkeypatch.setattr(f"experiments.report.figures.{name}", lambda *_: "")
 
 
 @pytest.fixture

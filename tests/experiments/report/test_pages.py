@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from experiments.report.page import audit_values, write_report
+from experiments.report.summary import last_rows, summarise
 from proxyprox._util.extras import MissingExtraError
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import Audit
-from proxyprox_app.report.page import audit_values, write_report
-from proxyprox_app.report.summary import last_rows, summarise
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
