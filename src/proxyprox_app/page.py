@@ -31,8 +31,8 @@ def write_page(path: Path, **content: Any) -> Path:
     path : Path
         The file, in a folder that exists.
     **content
-        ``title``; ``lead``, paragraphs; ``parts``, mappings with ``heading`` and ``rows`` (mappings,
-        the columns of a table), perhaps ``text``, ``about`` (words by name) and ``svg``;
+        ``title``; ``lead``, paragraphs; ``parts``, mappings with ``heading`` and ``rows`` (those
+        of a table), perhaps ``text``, ``about`` (words by name) and ``svg``;
         ``notes``; ``command``, which makes the page again.
 
     Raises

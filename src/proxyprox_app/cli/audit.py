@@ -82,11 +82,8 @@ def audit(
         found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
         planned = pp.plan(found)
         values = audit_values(found, planned)
-        limits = [
-            {"quantity": words} | values[name]
-            for name, words in QUANTITIES.items()
-            if name in values
-        ]
+        known = [name for name in QUANTITIES if name in values]
+        limits = [{"quantity": QUANTITIES[name], **values[name]} for name in known]
         ways = values.get("rehearsed") or {name: values[key] for name, key in EXACT.items()}
         unit = "target gradients" if "rehearsed" in values else "rounds of exact gradients"
         bill = {name.replace("_", " "): n for name, n in values["plan"]["bill"].items() if n}

@@ -1,7 +1,8 @@
 """Tables from files, as they come.
 
-:func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding, header and decimal commas are found out. What its columns become in a model is
-the business of :class:`proxyprox_app.study.columns.Columns`.
+:func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding,
+header and decimal commas are found out. What its columns become in a model is the business of
+:class:`proxyprox_app.study.columns.Columns`.
 """
 
 from __future__ import annotations

@@ -44,7 +44,9 @@ def test_words_and_files(
     assert text.count("of 2 draws") == len(demo.PARTS)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["command"] == f"proxyprox demo --output {folder} --seeds 2"
-    assert {row["section"] for row in summary["rows"]} == set(summary["findings"])
+    assert [part["heading"] for part in summary["parts"]] == [
+        demo.TEXTS[name]["heading"] for name in demo.PARTS
+    ]
 
     real = importlib.import_module
     monkeypatch.setattr(
