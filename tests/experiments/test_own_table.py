@@ -55,10 +55,8 @@ def test_every_family_runs_and_predicts(tmp_path: Path, family: str) -> None:
     frame = rows(family)
     frame.to_csv(tmp_path / "rows.csv", index=False)
     standardize = family in ("linear", "softmax")
-    study = read_study(
-        settings(family, model={"family": family, "standardize": standardize}), tmp_path
-    )
-    points = list(run_methods(study, lambda text: None))
+    model = {"family": family, "standardize": standardize}
+    study, points = finished(settings(family, model=model), tmp_path)
     heights = [point["suboptimality"] for point, _ in points]
     assert -1e-9 <= heights[-1] < 0.3 * heights[0]
     assert [point["target_gradients"] for point, _ in points][::30] == [0, 30]

@@ -32,6 +32,35 @@ def test_an_audit(invoke: Invoke, config: Path, tmp_path: Path) -> None:
     assert exact["rounds"] >= 1
 
 
+def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    lines = [f"P{i % 12:02d},{(i * 7) % 13},{'yes' if i % 12 < 5 else 'no'}" for i in range(120)]
+    path.write_text("\n".join(["patient,pulse,ill", *lines]))
+    call = ("run", path, "--target", "ill", "--output", tmp_path / "out")
+    result = invoke(*call)
+    assert result.exit_code == 0, result.stderr
+    assert max(len(x) for x in result.stdout.splitlines() if str(tmp_path) not in x) <= 80
+    assert "Scores as good as these are rare" in " ".join(result.stdout.split())
+    assert "--groups patient" in result.stderr
+    assert "copies of earlier ones" in result.stderr
+    done = json.loads(invoke(*call, "--groups", "patient", "--json").stdout)
+    assert done["doubts"] == []
+    assert {column["name"]: column["kind"] for column in done["columns"]}["patient"] == "drop"
+
+
+def test_an_interruption_says_what_is_kept(
+    invoke: Invoke, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proxyprox_app.study.fit.fit_model", interrupted)
+    result = invoke("run", csv, "--target", "bought", "--output", tmp_path / "out")
+    assert result.exit_code == 130
+    assert "Nothing was written" in result.stderr
+    assert "To run it again:  proxyprox run" in result.stderr
+
+
 def test_mistakes_end_in_a_sentence(
     invoke: Invoke, config: Path, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
