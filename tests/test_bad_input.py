@@ -422,7 +422,7 @@ GIVEN = {
     "gradient": lambda w: w, "value": lambda w: 0.0, "mu": 0.1, "eta": 0.2, "a": 0.5, "n": 2,
     "alpha": 0.1, "centre": np.ones(2), "method": pp.ProxyProx(0.2), "steps": 2, "p": 0.5,
     "delta": 1.0, "path": "run.npz", "y": Y, "family": Linear(), "tol": 0.1, "factor": 0.5,
-    "function": lambda w: 0.0, "residuals": lambda w: w, "first": 0.5,
+    "function": lambda w: 0.0, "residuals": lambda w: w, "model": lambda w: w, "first": 0.5,
 }  # fmt: skip
 # Protocols, base classes, and what a run fills in itself.
 NOT_CALLED = {

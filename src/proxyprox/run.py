@@ -60,6 +60,7 @@ from proxyprox.problems import identity as identities
 from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
 from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
+from proxyprox.stepsizes.auto import is_due
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
@@ -110,6 +111,8 @@ class RunState:
         Whether it is asked to choose where the run begins.
     answer : Told or None
         The target's answer to it, paid for, if the step that it leads to was not taken yet.
+    learning : object
+        What a proxy with numbers that are fitted has learnt; None for any other.
     """
 
     method: Any
@@ -126,6 +129,7 @@ class RunState:
     own_points: int = 0
     starts: bool = False
     answer: Told | None = None
+    learning: Any = None
 
 
 class Randomness:
@@ -196,7 +200,8 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     drawn = batch[0] if exact else copy_tree(batch[0])
     halves = copy_tree(halves_of(parts.facts, drawn)) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
-    question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
+    points = tuple(map(copy_array, points))
+    question = Query(drawn, points, halves, exact, request.value, request.outputs)
     own, starts = len(request.points), request.start
     return changed(state, rng=rng, question=question, own_points=own, starts=starts, answer=None)
 
@@ -211,13 +216,17 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     # At the start there is nothing to turn back to.
     at_start = state.path.start is None and not state.starts
     at_start = at_start and same_point(query.points[0], parts.start)
-    finite = all(map(all_finite, answers.gradients))
+    finite = all(map(all_finite, answers.gradients)) or bool(answers.outputs)
     if not finite and (at_start or not method.backtracks):
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
-    own = answers
+    own, learning, memory = answers, state.learning, solver.memory
+    if parts.proxy.learns:
+        learning, before, learnt = _learn(parts, state, answers, before)
+        if learning.numbers != state.learning.numbers:
+            memory.clear()
     if rule.measures:
         learnt = rule.observe(copy_tree(learnt), _observation(parts, query, answers, k))
     if len(answers.gradients) > state.own_points:
@@ -241,8 +250,24 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
-        question=None, own_points=0, starts=False, answer=None,
+        question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
+
+
+def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, ...]:
+    """Return what the proxy has learnt, and the states of the method and of the step size."""
+    proxy, k, learnt = parts.proxy, state.method.k, state.step_size
+    proxy.adopt(state.learning)
+    secants = oracle.secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
+    exact = bool(secants) and secants[0].exact
+    if not secants or (exact and k > POLICY.row and not is_due(k, 2)):
+        return state.learning, before, learnt
+    old, learning = proxy.now, proxy.learn(state.learning, secants, k)
+    if learning.numbers != state.learning.numbers:
+        proxy.adopt(learning)
+        before = parts.method.adapt(before, old, proxy.now, leap=learning.leap)
+        learnt = parts.step_size.adapt(copy_tree(learnt), old, proxy.now, learning.leap)
+    return learning, before, learnt
 
 
 class _Solver:
@@ -393,7 +418,7 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = oracle.metered(proxy, self.ledger)
+        metered = oracle.metered(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
@@ -412,7 +437,7 @@ class Run:
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
         self.state = RunState(
             copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
-            anchors=metered.remembered,
+            anchors=metered.remembered, learning=metered.first if metered.learns else None,
         )  # fmt: skip
         if first and not method.ask(copy_tree(begin)).everything:
             self.open(*first)
@@ -519,7 +544,8 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        price = oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        return price | ({"target_calls": len(query.points)} if query.outputs else {})
 
     def tell(
         self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None,
@@ -576,7 +602,11 @@ class Run:
             oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
-        answers = Answers(given, query.batch, level, gaps, value, curvature)
+        outputs: tuple[Any, ...] = ()
+        if query.outputs:
+            outputs, value = given, objective.loss_of(given[0])
+            given = tuple(math.nan * w for w in query.points)
+        answers = Answers(given, query.batch, level, gaps, value, curvature, outputs)
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -631,6 +661,8 @@ class Run:
         path, method, default = self.state.path, self.state.method, tol is None
         if tol is None:
             tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
         ahead = self._known_ahead
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
@@ -674,6 +706,8 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(self.state.method), 0.0, 0.0) is not None
         return self.state.path.idle >= POLICY.idle and not self._searching
 
     @property
@@ -725,6 +759,8 @@ class Run:
         known = path.known_values(self.problem, self.parts.start, w)[1]
         at_answer = same_point(path.point, w)
         notes = [*self._notes, self.method.note(copy_tree(state.method))]
+        if state.learning is not None:
+            notes.append(self.parts.proxy.proxy.words(state.learning))
         blind = path.exact and math.isnan(path.value)
         blind = blind and not oracle.reports_values(self.problem.objective)
         if self.given and blind and steps and not same_point(w, self.parts.start):
@@ -743,6 +779,7 @@ class Run:
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
             biased=self.parts.facts.biased,
+            details=self.method.details(copy_tree(state.method)),
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
@@ -832,7 +869,7 @@ class Run:
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
-            if any(paid < 0 for paid in vars(ledger).values()):
+            if any(paid < 0 for paid in trees.walk(vars(ledger)) if not isinstance(paid, dict)):
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
@@ -936,6 +973,8 @@ class Run:
                 continue  # a rule that begins with nothing may have learnt anything
             if was not in (now, *getattr(getattr(self, name), "states", ())):
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
+        if type(state.learning) is not type(self.state.learning):
+            raise ValueError("state.learning is not that of this proxy")
         k, query, blocked = state.method.k, state.question, state.faults.blocked
         require_form("k", k, int, None)
         require_form("w", state.method.w, Vector, self.parts.start)
@@ -965,7 +1004,11 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.defaults() is not None
-            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
+            asked_of = (
+                parts.proxy
+                if needed
+                else oracle.metered(parts.problem.proxy, Ledger(), parts.start)
+            )
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(

@@ -31,6 +31,7 @@ CAPABILITIES = {
     "solve_shifted": "a closed form, solve_shifted(v, eta)",
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
+    "outputs": "the outputs of a model, outputs(points)",
     "samples": "the number of samples of a batch, samples(batch)",
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.

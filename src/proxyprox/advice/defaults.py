@@ -27,8 +27,9 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.methods import DANE, SGD, Defaults, Method, ProxyBFGS, ProxyProx
-from proxyprox.oracle import MeteredProxy
+from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods.mapping import maps_outputs
+from proxyprox.oracle import metered
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -125,7 +126,8 @@ def choose_ends(
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
         return POLICY.most_steps, ends or (None, 0.0)
-    if exact and method is None and alone:
+    own = bool(getattr(method, "asks_outputs", False))
+    if (exact and method is None and alone) or own:
         # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or (None, 0.0)
     return steps, ends
@@ -201,6 +203,8 @@ def choose_method(
         return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
     if solves:
         return DANE(eta="auto"), f"{why})"
+    if maps_outputs(problem):
+        return ManifoldMapping(), " (chosen because both losses are of a model's outputs)"
     sampled = sampling_method(problem)
     if sampled is not None:
         return sampled[0], f" (chosen by size and shape: {sampled[1]})"
@@ -253,7 +257,7 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy = MeteredProxy(problem.proxy, ledger)
+        proxy = metered(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:

@@ -284,6 +284,14 @@ def path_after(parts: Any, state: Any, answers: Any, after: Any, finite: bool) -
     """Return the path with the answers that have led to a state of the method."""
     path: GradientPath = state.path
     query = state.question
+    if query.outputs:
+        # A method that maps outputs knows its best point; gradients are not known.
+        if not math.isfinite(after.value):
+            return path
+        begun, unknown = path.start is not None, 0 * after.w
+        path = path.add(after.w, unknown, None, exact=False, value=after.value)
+        # The first point asked about is a w0 that was given.
+        return path if begun else changed(path, start_value=answers.value)
     nowhere = path.start is None and not state.starts
     point, gradient, value = query.points[0], answers.gradients[0], answers.value
     valued, w = value is None or math.isfinite(value), state.method.w

@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from proxyprox._util.arrays import Matrix, Vector
+from proxyprox._util.arrays import Matrix, Vector, changed
 from proxyprox.corrections import Correction, Plain, estimate_of
+from proxyprox.result import Status
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 from proxyprox.stepsizes.distance import WithoutProxy
@@ -43,12 +45,15 @@ class Request:
     start : bool
         Whether the method is still choosing where to begin, between two points: if it moves to the
         second one, the run counts as begun there, and it does not end before both are known.
+    outputs : bool
+        Ask for the outputs of the target's model at the points, in place of gradients.
     """
 
     points: tuple[Vector, ...]
     everything: bool = False
     value: bool = False
     start: bool = False
+    outputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class Answers:
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
         objective has one at no extra cost: ``curvature(w)``.
+    outputs : tuple of arrays
+        The outputs of the target's model at the points, if those were asked for.
     """
 
     gradients: tuple[Vector, ...]
@@ -80,6 +87,7 @@ class Answers:
     half_gaps: tuple[Vector, ...] = ()
     value: float | None = None
     curvature: Matrix | None = None
+    outputs: tuple[Any, ...] = ()
 
 
 class OuterStep:
@@ -212,6 +220,7 @@ class Method:
     needs: ClassVar[tuple[str, ...]] = ()
     two_points: bool = False
     backtracks: ClassVar[bool] = False
+    asks_outputs: ClassVar[bool] = False
     eta: Eta
 
     @property
@@ -253,6 +262,15 @@ class Method:
         """Return the state after one outer step, with ``k`` one larger."""
         raise NotImplementedError(f"{type(self).__name__} must define tell(state, answers, step)")
 
+    def adapt(self, state: Any, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state for a proxy whose numbers have changed: by default as it is.
+
+        ``before`` and ``after`` are the proxy with the numbers as they were and as they are now;
+        ``leap`` says that the new one fits the target so much better that its minimum is worth a
+        look.
+        """
+        return state
+
     def answer(self, state: Any) -> Vector:
         """Return the iterate to answer with."""
         return state.w
@@ -268,6 +286,17 @@ class Method:
     def promise(self, state: Any) -> float:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""
         return math.nan
+
+    def ends(self, state: Any, tol: float, atol: float) -> Status | None:
+        """Return how the run ends, or None, for a method that asks for outputs: no gradient says.
+
+        Such a method has ``asks_outputs = True``, and ``w`` and ``value`` in its state.
+        """
+        return None
+
+    def details(self, state: Any) -> Any:
+        """Return what else a result is to hold; None by default."""
+        return None
 
     def gaps(self, state: Any) -> tuple[float, float]:
         """Return what is left to gain, and what there was at first; NaN if that is not known."""
@@ -326,6 +355,14 @@ class CorrectedMethod(Method):
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)
+
+    def adapt(self, state: CorrectedState, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state with the memory moved: it estimates ∇L − ∇L̂ at w_k."""
+        if not is_array_api_obj(state.memory):
+            return changed(state, memory=None)
+        gap = before.gradient(state.w) - after.gradient(state.w)
+        anchor = None if state.previous is None else after.gradient(state.previous)
+        return changed(state, memory=state.memory + gap, previous_anchor=anchor)
 
     def target_gradient(self, answers: Answers) -> Vector:
         """Return the target's gradient at w_k."""
