@@ -101,6 +101,7 @@ def curves_svg(
     """
     matplotlib: Any = require("matplotlib", extra="app", purpose="drawing figures")
     figures: Any = require("matplotlib.figure", extra="app", purpose="drawing figures")
+    ticker: Any = require("matplotlib.ticker", extra="app", purpose="drawing figures")
     look = {
         "svg.fonttype": "none", "svg.hashsalt": title, "font.size": 12, "text.parse_math": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -112,7 +113,7 @@ def curves_svg(
         # The user's own settings would change the page.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(look)
-        figure = figures.Figure(figsize=(8, 4.6), layout="constrained")
+        figure = figures.Figure(figsize=(7, 4.4), layout="constrained")
         axis, ends = figure.add_subplot(), []
         for (method, (x, draws)), colour, marker in zip(
             curves.items(), _COLOURS, _MARKERS, strict=False
@@ -123,6 +124,12 @@ def curves_svg(
                       markersize=5, label=printable(method))  # fmt: skip
             ends.append(f"{method} {middle[-1]:.2g}")
         axis.set(xlabel=x_label, ylabel=y_label, yscale="log", xscale="log" if log_x else "linear")
+        for side in (axis.xaxis, axis.yaxis):
+            side.set_major_formatter(lambda value, _: f"{value:g}")
+            if side.get_scale() == "log":
+                side.set_minor_locator(ticker.NullLocator())
+        if log_x:
+            axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         figure.legend(loc="outside upper left", ncols=2)
         output = io.StringIO()
         figure.savefig(output, format="svg", transparent=True, metadata={"Date": None})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -87,15 +87,12 @@ class StudyConfig(_Section):
     run: RunSettings = RunSettings()
 
 
-Settings = TypeVar("Settings", bound=StudyConfig)
-
-
 def example() -> str:
     """Return a commented configuration that works as it stands."""
     return (files("proxyprox_app.study") / "example.toml").read_text(encoding="utf-8")
 
 
-def read_config(path: Path, kind: type[Settings] = StudyConfig) -> Settings:  # type: ignore[assignment]
+def read_config(path: Path, kind: Any = StudyConfig) -> Any:
     """Read and check a configuration file.
 
     Raises

@@ -62,7 +62,9 @@ def test_groups_that_determine_the_label_are_named_and_held_out_whole() -> None:
     # Six visits tell hardly more than one: the interval is that of 30 patients.
     assert base[2] - base[1] > 1.5 * (found.scores[-1].loss[2] - found.scores[-1].loss[1])
     with pytest.raises(DataError, match="--groups patient"):
-        compared(frame.assign(patient="P"), "ill", read_split(frame.assign(patient="P"), "patient", None))
+        compared(
+            frame.assign(patient="P"), "ill", read_split(frame.assign(patient="P"), "patient", None)
+        )
 
 
 def test_a_number_that_predicts_well_is_no_group() -> None:
@@ -86,7 +88,7 @@ def test_later_rows_are_held_out() -> None:
         assert found.judged < n
         assert found.folds == 5
         assert f"later rows by {column}" in found.split
-        assert dict((s.model, s.second[0]) for s in found.scores)["erm"] < 0
+        assert {s.model: s.second[0] for s in found.scores}["erm"] < 0
     text = frame.assign(day=frame["day"].dt.strftime("%d.%m.%Y"))
     assert (read_split(text, None, "day").codes == read_split(frame, None, "day").codes).all()
     for wrong, words in ((frame.assign(day=None), "no date"), (frame.drop(columns="day"), "'day'")):
