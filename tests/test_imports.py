@@ -31,7 +31,7 @@ LAYERS = [
     ["stepsizes"],
     ["methods"],
     ["oracle"],
-    ["checkpoint"],
+    ["checkpoint", "learning"],
     ["advice"],
     ["run"],
     ["observers"],

@@ -70,16 +70,6 @@ class Ledger:
     proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def charge(self, what: str, amount: float, name: str = "", *, total: bool = True) -> None:
-        """Enter an access to a proxy: in the total, and under its name if it has one."""
-        if total:
-            setattr(self, what, getattr(self, what) + amount)
-        if name:
-            # A new dict: copies of the ledger do not change.
-            own = self.proxies.get(name, {})
-            own = {**own, what: own.get(what, 0) + amount}
-            self.proxies = {**self.proxies, name: own}
-
     def as_dict(self) -> dict[str, float]:
         """Return the counts as a plain dictionary; those of a named proxy as "name.count"."""
         counts = {name: count for name, count in asdict(self).items() if name != "proxies"}

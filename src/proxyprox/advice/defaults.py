@@ -27,9 +27,10 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
+from proxyprox.learning import LearntProxy
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
 from proxyprox.methods.mapping import maps_outputs
-from proxyprox.oracle import metered
+from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -257,7 +258,9 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy = metered(problem.proxy, ledger, start)
+        proxy: Any = MeteredProxy(problem.proxy, ledger)
+        if facts_of(problem.proxy).learns:
+            proxy = LearntProxy(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:

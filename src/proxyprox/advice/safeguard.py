@@ -391,8 +391,8 @@ class _Arms:
         step = step or rival
         self._note(steps=before.steps + 1)
         both = self.state.proxy and self.state.rival
-        if both and self.run.faults.in_a_row(self.run.steps, OUTCOME.row):
-            self._drop_proxy(self.run.faults.words)
+        if both and self.run.state.faults.in_a_row(self.run.steps, OUTCOME.row):
+            self._drop_proxy(self.run.state.faults.words)
         if self.state.steps >= before.next_check:
             self._compare_arms()
         assert step is not None

@@ -355,8 +355,7 @@ def inverse_product(solve: Callable[[Vector], Vector], S: Matrix, Y: Matrix, q: 
     The two loops over pairs, as two triangular systems: with R the upper triangle of ``S Yᵀ`` and D
     its diagonal, ``α = R⁻¹ S q``, ``r = solve(q − Yᵀα)``, ``γ = R⁻ᵀ (D α − Y r)``, ``r + Sᵀγ``.
     """
-    xp = arrays.namespace(q)
-    R = xp.triu(S @ Y.T)
+    R = S @ Y.T
     alpha = arrays.solve_upper(R, S @ q)
     r = solve(q - alpha @ Y)
     return r + arrays.solve_upper(R, R.diagonal() * alpha - Y @ r, transposed=True) @ S
