@@ -41,7 +41,7 @@ class BatchStatisticsWarning(UserWarning):
 
 
 class ProxyScaleWarning(UserWarning):
-    """The proxy's gradient is far larger than the target's."""
+    """The gradients of proxy and target differ much in length."""
 
 
 def check_settings(optimizer: Any) -> None:
@@ -144,15 +144,27 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
     )
 
 
-def compare_lengths(anchor: Tensors, target: Tensors) -> None:
-    """Warn if the proxy's gradient is far larger than the target's; this waits for the device."""
-    ours, theirs = length(anchor), length(target)
-    if theirs > 0 and math.isfinite(ours) and ours > PROBE.scale * theirs:
+def compare_lengths(ours: float, theirs: float) -> None:
+    """Warn if the gradients of proxy and target differ in length as a sum and a mean do."""
+    if not (0 < theirs < math.inf and 0 < ours < math.inf):
+        return
+    long, short = ("proxy", "target") if ours > theirs else ("target", "proxy")
+    ratio = max(ours / theirs, theirs / ours)
+    if ratio > PROBE.scale:
         warn(
-            f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
-            "first step: inner steps that suit the target diverge on such a proxy. Is its loss a "
-            "sum and the target's a mean? If it is meant, probe=False.",
+            f"the {long}'s gradient is {ratio:.3g} times as long as the {short}'s at the first "
+            f"step. Is the {long}'s loss a sum over the batch and the {short}'s a mean? Steps that "
+            "suit one do not suit the other. If it is meant, probe=False.",
             ProxyScaleWarning,
+        )
+
+
+def check_dense(params: Tensors) -> None:
+    """Refuse sparse gradients."""
+    if any(p.grad.is_sparse for p in params):
+        raise RuntimeError(
+            "gradients of the target must be dense, got sparse ones: the proxy's gradient is "
+            "dense. Use nn.Embedding(..., sparse=False), or another optimiser for those weights."
         )
 
 

@@ -104,11 +104,7 @@ def make_blocks(optimizer: ProxyProx, before: Mapping[Any, Any]) -> list[Block]:
     blocks, state = [], optimizer.state
     for group in optimizer.param_groups:
         params = [p for p in group["params"] if p.grad is not None]
-        if any(p.grad.is_sparse for p in params):
-            raise RuntimeError(
-                "ProxyProx does not support sparse gradients: the proxy's gradient is dense. "
-                "Use nn.Embedding(..., sparse=False), or another optimiser for that group."
-            )
+        checks.check_dense(params)
         eta, decay = float(group["lr"]), float(group["weight_decay"])
         if params and not eta >= 0:
             raise ValueError(message("lr", eta, "0 or a positive number", "Check the schedule."))
@@ -315,7 +311,8 @@ def correct(blocks: list[Block], outer: OuterStep) -> Any | None:
         found = gradients(params)
         if probe:
             checks.check_loss(value)
-            checks.compare_lengths(found, [g for block in blocks for g in block.target])
+            target = [g for block in blocks for g in block.target]
+            checks.compare_lengths(checks.length(found), checks.length(target))
         optimizer.ledger.proxy_gradients += 1
     for block in blocks:
         update_correction(block, outer)
