@@ -107,7 +107,8 @@ class Way:
 
 
 WAYS = {
-    "late": Way(before=0.75),
+    "late": Way(before=0.875, weight=3.0),
+    "proxy first": Way(before=1.0),
     "interleaved": Way(),
     "growing": Way(growth=2.0),
     "joint": Way(joint=True),
@@ -150,7 +151,7 @@ def default_way(
     True
     """
     one_of("target_rows", target_rows, ("fresh", "reused"))
-    one_of("proxy", proxy, ("part", "other data", "wrong labels", "teacher"))
-    if proxy == "wrong labels":
-        return as_way("fine-tuned", proxy_steps)
-    return as_way("late" if target_rows == "fresh" else "growing", proxy_steps)
+    reused = {"wrong labels": "proxy first", "teacher": "fine-tuned"}
+    one_of("proxy", proxy, ("part", "other data", *reused))
+    name = "late" if target_rows == "fresh" else reused.get(proxy, "growing")
+    return as_way(name, proxy_steps)
