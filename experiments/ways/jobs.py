@@ -137,7 +137,8 @@ def report(rows: list[Job]) -> list[Job]:
     reused = jobs(TEXTS[2:], [*hand("growing"), *ways({"growth": 2.0})], (3e-3,), (8,), seeds)
     images = jobs(["cifar-1"], [*hand("late2"), *late], (4e-3,), (8,), seeds)
     images += jobs(["cifar-1"], hand("late3*2"), (2e-3,), (8,), seeds)
-    more = jobs(["cifar-3"], [*hand("late2"), late[0]], (4e-3,), (8,), (0,))
+    more = jobs(["cifar-1"], hand("proxy alone"), (2e-3,), (8,), (0,))
+    more += jobs(["cifar-3"], [*hand("late2"), late[0]], (4e-3,), (8,), (0,))
     more += jobs(["cifar-1"], [*hand("late2"), late[0]], (4e-3,), (16,), (0, 1))
     more += jobs(TEXTS, ["chosen"], (4e-3,), (8,), (0,))
     wrong = ["cifar-2000-pair", "cifar-2000-pair-matrix", "cifar-2000-uniform"]
@@ -159,9 +160,12 @@ def report(rows: list[Job]) -> list[Job]:
                     found.append(
                         {k: chosen[k] for k in ("case", "recipe", "lr", "k")} | {"seed": seed}
                     )
-            lr = 0.003 if at[0].startswith("a9a") else 0.01
-            found.append({"case": at[0], "recipe": "chosen", "lr": lr, "k": at[1], "seed": seed})
-    return found
+            found.append({"case": at[0], "recipe": "chosen", "lr": 0.01, "k": at[1], "seed": seed})
+    kinds = hand("adamw", "late1", "late2", "growing", "interleaved", "fine-tuned", "joint")
+    given: dict[str, Any] = {"cases": TABLES, "ks": (8, 2)}
+    every = [*kinds, *candidates]
+    found += jobs(recipes=every, lrs=(0.003, 0.001), seeds=(100,), validation=True, **given)
+    return found + jobs(recipes=[*every, "chosen"], lrs=(0.003,), seeds=seeds, **given)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ def by_hand(kind: str, steps: int, k: int) -> Iterator[Step]:
     then the target with half of the rate, falling. *joint*: every k-th step has both.
     """
     n = steps if kind == "adamw" else steps * k if kind == "joint" else steps * (k + 1)
+    if kind == "proxy alone":
+        n = steps * k
     every = int(kind[4:]) if kind.startswith("late") else 1
     first = n - min(n, every * steps) if kind.startswith("late") else 0
     grown = {round(n * ((i + 1) / steps) ** (1 / 3)) - 1 for i in range(steps)}
@@ -42,6 +44,8 @@ def by_hand(kind: str, steps: int, k: int) -> Iterator[Step]:
         warm = min(1.0, (s + 1) / (0.05 * n))
         if kind == "adamw":
             yield True, False, warm * cosine(s / n)
+        elif kind == "proxy alone":
+            yield False, True, warm * cosine(s / n)
         elif kind == "interleaved":
             yield s % (k + 1) == 0, s % (k + 1) != 0, warm * cosine(s / n)
         elif kind == "growing":
