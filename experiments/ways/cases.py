@@ -346,7 +346,7 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
         model: Any = nn.Sequential(nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 2))
         own, held, last = slice(200), slice(200, 300), slice(20_000, None)
         own = own if validation else slice(300)
-        what, steps, reused = "wrong labels" if rest[0] == "wrong" else "other data", 200, True
+        what, steps, reused = "wrong labels", 200, True
     else:
         (X, y), cheap = packed("digits"), packed(rest[1])
         model, reused = network(rest[0]), rest[1] not in DIGITS_PROXIES

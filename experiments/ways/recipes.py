@@ -147,7 +147,7 @@ def choose(new: Any, job: dict[str, Any]) -> tuple[Way, float, dict[str, Any]]:
     default = default_way(**kind)
     first = next(name for name, way in WAYS.items() if way == default)
     third = "corrected" if kind["target_rows"] == "fresh" else "fine-tuned"
-    ways = list(dict.fromkeys([first, "proxy first", "growing", third, "target alone"]))
+    ways = list(dict.fromkeys([first, "late", "growing", third, "target alone"]))
     rates = [job["lr"] / 2, job["lr"], job["lr"] * 2]
     choice = choose_way(train, rates, ways, proxy_steps=job.get("ks", [job["k"]]))
     chosen = choice.candidate

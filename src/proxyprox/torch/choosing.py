@@ -59,7 +59,7 @@ class WayChoice(Choice):
 def choose_way(
     train: Callable[[Candidate, float], Any],
     lrs: Sequence[float],
-    ways: Sequence[str] = ("late", "proxy first", "growing", "fine-tuned", "target alone"),
+    ways: Sequence[str] = ("late", "growing", "fine-tuned", "corrected", "target alone"),
     *,
     proxy_steps: Sequence[int] = (8,),
     confusion: bool = False,

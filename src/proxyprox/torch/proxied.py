@@ -40,8 +40,8 @@ class Proxied(ProxyOptimizer):
     ``loss.backward()``. The ``way`` says when proxy steps are taken, and at what learning rate:
 
     ==============  ===========================================================================
-    "late"          most proxy steps first, at a constant rate; then target and proxy in turn while
-                    the rate falls. The default if ``target_steps`` is known
+    "late"          all proxy steps first, at a constant rate; then the target, while the rate
+                    falls. The default if ``target_steps`` is known
     "growing"       target steps become more and more frequent
     "interleaved"   as many proxy steps after every target step. The default otherwise
     "joint"         the same, and the target's step also has the gradient of a proxy batch
@@ -136,8 +136,8 @@ class Proxied(ProxyOptimizer):
         if proxy is None:
             remedy = "Without a proxy, use the optimiser itself."
             raise TypeError(message("proxy", None, "a Proxy or a function", remedy))
-        if isinstance(proxy, (list, tuple)):
-            proxy = SeveralProxies(proxy)
+        several = isinstance(proxy, (list, tuple))
+        found: Any = SeveralProxies(proxy) if several else as_proxy(proxy)
         default = "interleaved" if target_steps is None else "late"
         self.way = as_way(default if way is None else way, proxy_steps)
         if target_steps is None and self.way.needs_total:
@@ -145,11 +145,13 @@ class Proxied(ProxyOptimizer):
             raise ValueError(message("target_steps", None, "a number for this way", remedy))
         self.target_steps = None if target_steps is None else whole("target_steps", target_steps)
         self._optimizer, self._warned = optimizer, False
-        self._taken, self._rises, self._scale = 0, list[float](), 0.0
+        # Of the step in progress, 1 after its step on the target.
+        self._between, self._taken = 0, 0
+        self._rises, self._scale = list[float](), 0.0
         self._residual: Any = math.nan
         self._displacement: Any = math.nan
         groups, defaults = optimizer.param_groups, optimizer.defaults
-        super().__init__(groups, defaults, as_proxy(proxy), model, proxy_mode, probe)
+        super().__init__(groups, defaults, found, model, proxy_mode, probe)
         self.state.update(optimizer.state)
 
     # -- the step ---------------------------------------------------------------------------
@@ -204,18 +206,20 @@ class Proxied(ProxyOptimizer):
         with self._undone_if_failing(params) as target:
             self._take_step(params, target)
         self.pay(1, begun)
+        self._between = 0
         return loss
 
     def _take_step(self, params: list[Any], target: Sequence[Any]) -> None:
-        way, first = self.way, self._k == 0
+        way, first, self._between = self.way, self._k == 0, 0
         due = way.planned(self._k + 1, self.target_steps) - self._taken
         correction = None
         if due > 0 and way.theta:
             correction = self._update_correction(params, target)
-        if due > 0 and isinstance(self._proxy, SeveralProxies) and self._looks(PROBE.compare_every):
+        if due > 0 and hasattr(self._proxy, "compare") and self._k % PROBE.compare_every == 0:
             self._proxy.compare(params, target)
             self.ledger.proxy_sampled_gradients += len(self._proxy.proxies)
         self._descend(params, self._join(params, target, joint=way.joint and due > 0))
+        self._between = 1
         due = way.planned(self._k + 1, self.target_steps) - self._taken
         if due > 0:
             self._step_on_proxy(params, due, correction)
@@ -296,13 +300,11 @@ class Proxied(ProxyOptimizer):
             return group["initial_lr"] if early else group["lr"]
         if self.target_steps is None:
             return group["lr"]
-        return group["lr"] * self.way.rate(self._k, self._taken, self.target_steps)
-
-    def _looks(self, every: int) -> bool:
-        return self._k % every == 0
+        step = self._k + self._between + self._taken
+        return group["lr"] * self.way.rate(step, self.target_steps)
 
     def _step_on_proxy(self, params: list[Any], steps: int, correction: Any) -> None:
-        theta, looks, batch = self.way.theta, self._probe and self._looks(PROBE.look_every), None
+        theta, looks, batch = self.way.theta, self._probe and self._k % PROBE.look_every == 0, None
         for t in range(steps):
             drawn = self._proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)

@@ -47,7 +47,7 @@ class Way:
     >>> way = Way(proxy_steps=8, before=0.75)
     >>> [way.planned(done, 5) for done in range(6)]
     [30, 32, 35, 38, 40, 40]
-    >>> round(way.rate(0, 20, 5), 2), round(way.rate(4, 40, 5), 2)
+    >>> round(way.rate(20, 5), 2), round(way.rate(44, 5), 2)
     (1.0, 0.01)
     """
 
@@ -84,7 +84,7 @@ class Way:
         return (self.weight + self.theta * steps) / (self.weight + steps)
 
     def planned(self, done: int, total: int | None) -> int:
-        """Return how many proxy steps are due when so many target steps are done."""
+        """Return how many proxy steps are due when some target steps are done."""
         if total is None:
             return self.proxy_steps * done
         # The last step is one on the target.
@@ -92,9 +92,9 @@ class Way:
         progress = self.before + (1 - self.before) * share ** (1 / (1 + self.growth))
         return round(self.proxy_steps * total * progress)
 
-    def rate(self, done: int, taken: int, total: int) -> float:
-        """Return the learning rate's factor after so many steps on the target and the proxy."""
-        every, step = total * (1 + self.proxy_steps), done + taken
+    def rate(self, step: int, total: int) -> float:
+        """Return the learning rate's factor after some steps of both kinds."""
+        every = total * (1 + self.proxy_steps)
         first = round(self.before * self.proxy_steps * total)
         early = step < first
         at, length = (step, first) if early else (step - first, every - first)
@@ -107,8 +107,7 @@ class Way:
 
 
 WAYS = {
-    "late": Way(before=0.875, weight=3.0),
-    "proxy first": Way(before=1.0),
+    "late": Way(before=1.0),
     "interleaved": Way(),
     "growing": Way(growth=2.0),
     "joint": Way(joint=True),
@@ -141,7 +140,7 @@ def default_way(
         Whether every target gradient is of new rows, or few rows are used again and again.
     proxy : {"part", "other data", "wrong labels", "teacher"}
         What the proxy is: a part of the target's own rows; other rows or other tasks; rows of which
-        many have wrong labels; a teacher's answers.
+        many have wrong or outdated labels; a teacher's answers.
     proxy_steps : int, optional
         Proxy steps for each target step, if not the way's own.
 
@@ -151,7 +150,7 @@ def default_way(
     True
     """
     one_of("target_rows", target_rows, ("fresh", "reused"))
-    reused = {"wrong labels": "proxy first", "teacher": "fine-tuned"}
+    reused = {"wrong labels": "fine-tuned", "teacher": "fine-tuned"}
     one_of("proxy", proxy, ("part", "other data", *reused))
     name = "late" if target_rows == "fresh" else reused.get(proxy, "growing")
     return as_way(name, proxy_steps)
