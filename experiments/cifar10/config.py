@@ -72,8 +72,8 @@ class Recipe:
         running ones.
     correction, a, correction_weight
         The correction ("plain", "ema", "mean"), its parameter and its weight.
-    way, target_weight
-        The way of ProxyAdamW, and how often it counts the target's gradient in the mixed one.
+    corrected, target_weight
+        Whether ProxyAdamW corrects its proxy steps, and how often it counts the target's gradient.
     inner : str
         ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
         learning rate ``lr``, without a proximal term.
@@ -122,7 +122,7 @@ class Recipe:
     correction: str = "plain"
     a: float = 0.1
     correction_weight: float = 1.0
-    way: str = "mixed"
+    corrected: bool = False
     target_weight: float = 3.0
     inner: str = "implicit"
     inner_steps: int = 20
@@ -225,7 +225,7 @@ BEYOND = (
     ),
     Recipe("AdamW, interleaved", "interleaved", **_ADAM),
     Recipe("ProxyAdamW, mixed", "proxyadamw", **_OURS),
-    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", corrected=True, **_OURS),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
 
@@ -235,9 +235,8 @@ WRONG_LABELS = (
     Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
     Recipe("mixed", "adamw", source="mixed", **_ADAM),
     Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
-    Recipe("ProxyAdamW, mixed", "proxyadamw", way="mixed", **_OURS),
-    Recipe("ProxyAdamW, fine-tuned", "proxyadamw", way="fine-tuned", **_OURS),
-    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
+    Recipe("ProxyAdamW, mixed", "proxyadamw", **_OURS),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", corrected=True, **_OURS),
 )
 """Competitors where few images have right labels and many have wrong ones."""
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
@@ -18,10 +17,7 @@ from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx
-
-# Points at which a schedule is averaged.
-MANY = 1000
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx, Way
 
 
 @dataclass(frozen=True)
@@ -394,28 +390,20 @@ class AdamWithProxy(Method):
 
     @staticmethod
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
-        """Return the images of a step; of fine-tuning, the mean over the schedule."""
-        steps: float = recipe.inner_steps + (recipe.way == "corrected")
-        if recipe.way == "fine-tuned":
-            rates = np.array([schedule(recipe, k, MANY) for k in range(MANY)])
-            shares = rates / np.maximum.accumulate(rates)
-            steps = np.round(recipe.inner_steps * np.maximum(0.0, 2 * shares - 1)).mean()
-        elif recipe.way == "target alone":
-            steps = 0
-        return recipe.batch_size + steps * recipe.inner_batch
+        """Return the images of a step."""
+        return recipe.batch_size + (recipe.inner_steps + recipe.corrected) * recipe.inner_batch
 
     def make_optimizer(self) -> Any:
         """Return ProxyAdamW with everything that the recipe says."""
         parts, recipe = self.parts, self.recipe
+        theta = recipe.correction_weight if recipe.corrected else 0.0
         return ProxyAdamW(
             parts.params,
             recipe.lr,
             proxy=self.graphed_proxy(),
-            way=recipe.way,
-            proxy_steps=recipe.inner_steps,
-            target_weight=recipe.target_weight,
-            correction_weight=recipe.correction_weight,
-            averaging=recipe.a,
+            way=Way(
+                recipe.inner_steps, weight=recipe.target_weight, theta=theta, averaging=recipe.a
+            ),
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,

@@ -41,7 +41,7 @@ SETTINGS = {
     "storm": {"correction": Storm(0.3)},
     "paired": {"correction": EMA(0.3), "anchor": "paired"},
     "kept adamw": {"correction": Plain(), "inner": ADAMW, "keep_inner_state": True},
-    "mixed": {"way": "mixed"},
+    "interleaved": {"way": "interleaved"},
     "corrected": {"way": "corrected"},
 }
 # Every setting in both wrappers or in one, every wrapper with both ways to share batches.
@@ -50,7 +50,7 @@ CASES = [
     ("ema, residual", "ddp", "replicated"), ("ema, residual", "fsdp", "replicated"),
     ("storm", "ddp", "replicated"), ("storm", "fsdp", "shared"),
     ("paired", "ddp", "shared"), ("paired", "fsdp", "shared"),
-    ("kept adamw", "fsdp", "replicated"), ("mixed", "ddp", "replicated"),
+    ("kept adamw", "fsdp", "replicated"), ("interleaved", "ddp", "replicated"),
     ("corrected", "fsdp", "shared"), ("corrected", "ddp", "shared"),
 ]  # fmt: skip
 GLOBAL_BATCH = 12

@@ -120,7 +120,7 @@ def test_extra_copies_of_the_parameters(name, sampled):
     assert kept <= (2 if two_points else 1) * size
 
 
-@pytest.mark.parametrize("way", ["mixed", "corrected"])
+@pytest.mark.parametrize("way", ["interleaved", "corrected"])
 def test_adamw_with_a_proxy_needs_three_copies_and_its_moments(way):
     model, x = network(), torch.randn(2, WIDTH)
     size = sum(p.numel() * p.element_size() for p in model.parameters())

@@ -216,13 +216,13 @@ def test_a_scheduler_of_the_user_rules_the_rate():
     assert rates[-1] == pytest.approx(0.02 * 0.5**11)
 
 
-@pytest.mark.parametrize(("lr", "warned"), [(30.0, True), (0.02, False)])
+@pytest.mark.parametrize(("lr", "warned"), [(3.0, True), (0.02, False)])
 def test_too_long_proxy_steps_are_said(lr, warned):
     def make(params):
         return torch.optim.AdamW(params, lr=lr, weight_decay=0.0)
 
-    given = {"proxy_steps": 8, "target_steps": None, "make": make}
-    _, loss, optimizer = parts("interleaved", torch.nn.Linear(4, 1), **given)
+    given = {"proxy_steps": None, "target_steps": None, "make": make}
+    _, loss, optimizer = parts(Way(weight=2.5), torch.nn.Linear(4, 1), **given)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train(loss, optimizer, 77)

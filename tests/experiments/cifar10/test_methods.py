@@ -30,7 +30,7 @@ RECIPES = (
         **SMALL,
         inner_steps=2,
         correction_weight=0.5,
-        way="corrected",
+        corrected=True,
     ),
     Recipe("ours", correction="plain", weight_decay=0.1, warmup=0.2, average=0.5, **OURS),
 )
