@@ -125,7 +125,7 @@ def text(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> 
     def loss(batch: Any) -> Any:
         return bytes_lm.row_losses(model, batch).mean()
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def rows(part: str) -> tuple[Any, float]:
         held = bytes_lm.Text(found[part], 5)
         return torch.cat([bytes_lm.row_losses(model, held.next()) for _ in range(12)]), float("nan")
@@ -213,7 +213,7 @@ def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
     plain = loss_on(data)
     proxy_loss = loss_on(cheap, matrix) if cheap is not data or matrix is not None else plain
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def rows(part: str) -> tuple[Any, float]:
         source, where = (test, torch.arange(len(test))) if part == "test" else (data, held)
 
@@ -360,7 +360,7 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
     def loss_on(X: Any, y: Any) -> Callable[[Any], Any]:
         return lambda at: cross_entropy(model(X[at]), y[at])
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def rows(part: str) -> tuple[Any, float]:
         at = held if part == "validation" else last
         with refreshed_batchnorm(model, X[own].split(100), model):

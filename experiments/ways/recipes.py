@@ -115,7 +115,8 @@ def run(job: dict[str, Any], device: str, *, tiny: bool = False) -> dict[str, An
     begun = time.perf_counter()
     torch.set_num_threads(1)
     owner, _, recipe = job["recipe"].partition(":")
-    validation, found = job.get("validation", False), {}
+    validation = job.get("validation", False)
+    found: dict[str, Any] = {}
 
     def new(held_out: bool) -> Case:
         return make(job["case"], job["seed"], device, validation=held_out, tiny=tiny)

@@ -23,11 +23,10 @@ from proxyprox._util.extras import require
 
 require("torch", extra="torch", purpose="proxyprox.torch")
 
-from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.corrections import EMA, Mean, Plain
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.choosing import Candidate, WayChoice, choose_way
-from proxyprox.torch.distributed import CollectiveBytes
 from proxyprox.torch.fisher import FisherProxy
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import read_metrics
@@ -42,7 +41,6 @@ __all__ = [
     "WAYS",
     "BatchStatisticsWarning",
     "Candidate",
-    "CollectiveBytes",
     "FisherProxy",
     "FlatLoss",
     "ImplicitStep",
@@ -56,7 +54,6 @@ __all__ = [
     "ProxyScaleWarning",
     "ProxyStepWarning",
     "RandomProxyWarning",
-    "Storm",
     "TeacherLoss",
     "Way",
     "WayChoice",

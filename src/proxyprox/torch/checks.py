@@ -47,8 +47,8 @@ class ProxyScaleWarning(UserWarning):
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
     correction, anchor = optimizer.correction, optimizer.anchor
-    if isinstance(correction, type) or not hasattr(correction, "two_points"):
-        allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
+    if isinstance(correction, type) or getattr(correction, "two_points", True):
+        allowed = "a correction of one point, such as Plain(), EMA(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
     weight = optimizer.correction_weight
     if not (isinstance(weight, (int, float)) and weight == 0):

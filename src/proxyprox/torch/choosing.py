@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
@@ -173,7 +172,7 @@ def train_candidates(
     keys = {c: f"{c}: {share:.4f}" for c in candidates}
     missing = [c for c in candidates if keys[c] not in known]
     for candidate, returned in zip(
-        missing, map(functools.partial(train, share=share), missing), strict=True
+        missing, map(train, missing, [share] * len(missing)), strict=True
     ):
         known[keys[candidate]] = as_losses(candidate, returned)
         if path is not None:

@@ -89,7 +89,7 @@ class Way:
             return self.proxy_steps * done
         # The last step is one on the target.
         share = min(1.0, done / max(1, total - 1))
-        progress = self.before + (1 - self.before) * share ** (1 / (1 + self.growth))
+        progress: float = self.before + (1 - self.before) * share ** (1 / (1 + self.growth))
         return round(self.proxy_steps * total * progress)
 
     def rate(self, step: int, total: int) -> float:
