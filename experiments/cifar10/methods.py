@@ -327,14 +327,10 @@ class Proximal(Method):
             inner = functools.partial(
                 torch.optim.SGD, lr=recipe.inner_lr, momentum=recipe.inner_momentum
             )
-        self.adam: Any = None
         options: dict[str, Any] = {
             "lr": recipe.lr, "weight_decay": recipe.weight_decay, "decoupled_weight_decay": True,
             "correction_weight": recipe.correction_weight, "inner": inner,
         }  # fmt: skip
-        if recipe.inner == "adam":
-            adam = {"lr": math.inf, "weight_decay": 0.0, "keep_inner_state": True}
-            options.update(inner=self._make_adam, **adam)
         return ProxyProx(
             parts.params,
             proxy=self.graphed_proxy(),
@@ -348,10 +344,7 @@ class Proximal(Method):
         )
 
     def step(self, k: int, *, measured: bool) -> None:
-        """Take an outer step, maybe with another proxy."""
-        every = self.recipe.resample_every
-        if every and k and k % every == 0:
-            self._resample()
+        """Take an outer step."""
         free = self.recipe.needs_full_pass or self.parts.config.clean is None
         self.optimizer.measure_residual = measured and free and self.recipe.anchor != "first"
         self.gradient.backward(self.plans["target"].next())
@@ -365,24 +358,10 @@ class Proximal(Method):
         residual = record.residual if known else None
         return {"residual": residual, "theta": self.optimizer.correction_weight}
 
-    @property
-    def paced(self) -> Any:
-        """Adam inside, if it takes the steps."""
-        return self.adam or self.optimizer
-
-    def _make_adam(self, groups: Any) -> Any:
-        self.adam = self.parts.adamw(groups)
-        return self.adam
-
     def _between(self, begin: float, end: float | None) -> Callable[[int], float]:
         last = begin if end is None else end
         total = self.parts.total
         return lambda k: begin + (last - begin) * min(1.0, k / max(1, total - 1))
-
-    def _resample(self) -> None:
-        new = self.optimizer.proxy.on(self.parts.task.subset())
-        self.optimizer.swap_proxy(new)
-        self.plans["proxy"] = new.plans
 
 
 class AdamWithProxy(Method):

@@ -41,7 +41,7 @@ class BatchStatisticsWarning(UserWarning):
 
 
 class ProxyScaleWarning(UserWarning):
-    """The gradients of proxy and target differ much in length."""
+    """The proxy's gradient is far larger than the target's."""
 
 
 def check_settings(optimizer: Any) -> None:
@@ -145,16 +145,12 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
 
 
 def compare_lengths(ours: float, theirs: float) -> None:
-    """Warn if the gradients of proxy and target differ in length as a sum and a mean do."""
-    if not (0 < theirs < math.inf and 0 < ours < math.inf):
-        return
-    long, short = ("proxy", "target") if ours > theirs else ("target", "proxy")
-    ratio = max(ours / theirs, theirs / ours)
-    if ratio > PROBE.scale:
+    """Warn if the proxy's gradient is far longer than the target's, as that of a sum is."""
+    if theirs > 0 and math.isfinite(ours) and ours > PROBE.scale * theirs:
         warn(
-            f"the {long}'s gradient is {ratio:.3g} times as long as the {short}'s at the first "
-            f"step. Is the {long}'s loss a sum over the batch and the {short}'s a mean? Steps that "
-            "suit one do not suit the other. If it is meant, probe=False.",
+            f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
+            "first step. Is its loss a sum over the batch and the target's a mean? Steps that suit "
+            "one do not suit the other. If it is meant, probe=False.",
             ProxyScaleWarning,
         )
 

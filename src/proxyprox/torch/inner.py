@@ -347,19 +347,19 @@ def measure_blocks(
     moves: list[list[Any]] = []
     slopes: list[Any] = []
 
-    def exact(x: Any) -> Any:
-        return (torch.view_as_real(x) if x.is_complex() else x).double()
+    def real(x: Any) -> Any:
+        return torch.view_as_real(x) if x.is_complex() else x
 
     for block in blocks:
         moves.append([])
-        for p, c, m in zip(block.params, block.centre, map(exact, block.correction), strict=True):
-            away = exact(p) - exact(c)
+        for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
+            away = real(p).to(torch.float64, copy=True).sub_(real(c))
             slopes.append(torch.sum(m * away))
             moves[-1].append(torch.sum(away * away))
-            gradient = away.mul_(block.pull).add_(m, alpha=weight)
+            away.mul_(block.pull).add_(m, alpha=weight)  # now the gradient of φ
             if p.grad is not None:
-                gradient.add_(exact(p.grad))
-            residuals.append(torch.sum(gradient * gradient))
+                away.add_(real(p.grad))
+            residuals.append(torch.sum(away * away))
     return residuals, moves, slopes
 
 
