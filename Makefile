@@ -10,7 +10,10 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 
 
 # Tests of equal bits: they compare two runs on one machine, whatever its CPU.
 EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests/test_equivalences.py tests/torch/test_resume.py
-.PHONY: demo test test_dask test_kernel docs figure1 figure2 labels other_data arm lint format bench clean help
+# Of other CPUs; all but the first need AVX2.
+KERNELS := Nehalem Haswell Zen
+LOWEST := 'pytest>=8' 'pytest-xdist>=3.6' 'pytest-doctestplus>=1.4' 'hypothesis>=6.100' 'skops>=0.11' 'ppi-python>=0.2.3' 'expecttest>=0.1'
+.PHONY: demo test test_dask test_kernel test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +29,21 @@ test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on i
 
 test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
 	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
+
+scheduled: $(VENV)/.dask  ## slow tests, every method with every solver, other BLAS kernels, lowest versions, docs, builds: hours
+	OMP_NUM_THREADS=1 PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST) -m slow
+	for kernel in $(KERNELS); do OPENBLAS_CORETYPE=$$kernel OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT) || exit 1; done
+	$(MAKE) test_lowest docs build
+
+test_lowest: $(BIN)/python   ## the tests with the lowest versions that pyproject.toml names, without torch
+	rm -rf $(VENV)/lowest && $(BIN)/python -m venv $(VENV)/lowest && $(PIP) install uv
+	$(BIN)/uv pip install -q --python $(VENV)/lowest/bin/python --resolution lowest-direct -e '.[app]' $(LOWEST)
+	OMP_NUM_THREADS=1 $(VENV)/lowest/bin/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000 -m "not slow"
+
+build: $(BIN)/python   ## wheel and sdist into dist/, checked
+	rm -rf dist && $(PIP) install build twine && $(BIN)/python -m build -q
+	$(BIN)/python -m twine check --strict dist/*
+	@ls -l dist
 
 figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): seven minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
@@ -51,6 +69,7 @@ lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
 
 format: $(VENV)/.lint  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
@@ -58,6 +77,9 @@ format: $(VENV)/.lint  ## rewrite the code in the house's format
 
 bench: $(VENV)/.test   ## measure speed; prints a table and writes benchmarks/results/
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
+
+records: $(VENV)/.test   ## records older than what they measure, tables without one; OPTIONS=--write makes the tables again
+	$(BIN)/python -m experiments.records $(OPTIONS)
 
 clean:                 ## remove the virtual environment and everything generated
 	rm -rf $(VENV) runs benchmarks/results docs/_build docs/api docs/auto_examples .pytest_cache .mypy_cache .ruff_cache .hypothesis

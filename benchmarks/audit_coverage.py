@@ -6,13 +6,13 @@ python benchmarks/audit_coverage.py --cases 200
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.records import write_record
 from proxyprox import (
     FunctionObjective,
     Problem,
@@ -148,4 +148,4 @@ if __name__ == "__main__":
     chosen = parser.parse_args()
     figures = {"cases": chosen.cases, "confidence": 0.95, "kinds": measure(chosen.cases)}
     if chosen.output is not None:
-        chosen.output.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        write_record(chosen.output, figures, measures=["src/proxyprox/diagnostics"])

@@ -23,6 +23,7 @@ import numpy as np
 import proxyprox as pp
 from audit_function_cases import BATCHES, MADE_ON, NOT_USED, Rows, proxies, target
 from audit_verdicts import OPTIONS, SLACK, beside_trivial_rules
+from experiments.records import write_record
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import Verdict
@@ -88,7 +89,7 @@ def needed(goal: Rows, proxy: Rows | None, batch: int, best: float, gap: float) 
 
 
 def judged(found: Any, truth: dict[str, float]) -> str:
-    """Return "right", "wrong", "unsure", "alarm", or "unresolved" where nothing arrives."""
+    """Return "right", "wrong", "unsure", "alarm", or "unresolved" if nothing arrives."""
     if found.alarm:
         return "alarm"
     if found.verdict is Verdict.UNSURE:
@@ -175,11 +176,9 @@ def main() -> None:
     if chosen.rules is not None:
         kept = json.loads(chosen.rules.read_text()) if chosen.rules.exists() else {}
         kept[f"functions, {chosen.part}"] = beside
-        chosen.rules.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+        write_record(chosen.rules, kept, measures=["src/proxyprox/diagnostics"])
     if chosen.output is not None:
-        chosen.output.write_text(
-            json.dumps(lines, indent=1, ensure_ascii=False).replace("Infinity", "null") + "\n"
-        )
+        write_record(chosen.output, lines, measures=["src/proxyprox/diagnostics"])
 
 
 if __name__ == "__main__":

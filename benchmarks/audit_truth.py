@@ -23,7 +23,7 @@ import numpy as np
 
 from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, minimize
-from proxyprox.diagnostics.curvature import best_weights
+from proxyprox.diagnostics.curvature import best_scale
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 from proxyprox.stopping import Relative, Residual, Steps
@@ -102,7 +102,7 @@ def truth(case: Case, seeds: tuple[int, ...]) -> dict[str, Any]:
     proxy, zero = PROXIES[case.proxy](goal), goal.zeros()
     best = goal.value(minimise_exactly(goal, zero, tol=1e-10))
     gap = goal.value(zero) - best
-    (scale,), _ = best_weights(goal.hessian(zero), [proxy.hessian(zero)])
+    scale = best_scale(goal.hessian(zero), proxy.hessian(zero))
     plain = needed(goal, proxy, best, gap, seeds)
     distinct = scale > 0 and not 0.8 <= scale <= 1.25
     return {

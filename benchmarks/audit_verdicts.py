@@ -6,7 +6,7 @@
 Right: the choice that the verdict makes (SGD, the proxy as it is, the proxy scaled) needs at most
 ``SLACK`` times the target gradients of the best choice. The grids of the truth are a factor of 2
 and 5 wide, so smaller differences are not told apart by it. Cases in which nothing arrives within
-the cap are left out, and counted. Where the audit is unsure, its leaning is judged, and the number
+the cap are left out, and counted. If the audit is unsure, its leaning is judged, and the number
 of such cases is said. Trivial rules, which need no audit or δ and H alone, stand beside it. The
 rule was made on ``TUNED_ON``, mended after a look at ``TESTED_ON``, and tried on ``HELD_OUT``, five
 times in all.
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from audit_cases import HELD_OUT, PROXIES, TESTED_ON, TUNED_ON, target
+from experiments.records import write_record
 from proxyprox import Problem
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.report import Verdict
@@ -46,9 +47,9 @@ def records(truth: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "unsure": told.verdict is Verdict.UNSURE,
                     "delta/H": told.delta.estimate / told.H.estimate,
                     "rehearsed": (
-                        told.prediction.rehearsed_sgd.steps,
-                        told.prediction.rehearsed_proxyprox.steps,
-                        told.prediction.rehearsed_best.steps,
+                        told.prediction.sgd.steps,
+                        told.prediction.proxyprox.steps,
+                        told.prediction.best.steps,
                     ),
                     "truth": {name: case[name][share] for name in OPTIONS.values()},
                     "spent": told.ledger.target_gradients,
@@ -160,9 +161,9 @@ def main() -> None:
             print(json.dumps(rules[part], indent=1, ensure_ascii=False))
             if chosen.output is not None:
                 file = chosen.output.with_stem(f"{chosen.output.stem}_{part.replace(' ', '_')}")
-                file.write_text(json.dumps(found, indent=1))
+                write_record(file, found, measures=["src/proxyprox/diagnostics"])
     if chosen.rules is not None:
-        chosen.rules.write_text(json.dumps(rules, indent=1, ensure_ascii=False) + "\n")
+        write_record(chosen.rules, rules, measures=["src/proxyprox/diagnostics"])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 from auto_cases import FIXED, REPORTED, Cell, cells, cells_without_proxy
+from experiments.records import write_record
 from grid_runs import EXACT, ROUGH, SMALL, Grid
 
 KS = (100, 300, 1000)
@@ -307,8 +308,9 @@ def main() -> None:
     print_summary(record)
     if given.summary is not None:
         print_cells(record)
-        given.summary.parent.mkdir(parents=True, exist_ok=True)
-        given.summary.write_text(json.dumps(record, indent=1) + "\n")
+        write_record(
+            given.summary, record, measures=["src/proxyprox/stepsizes", "src/proxyprox/methods"]
+        )
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@
         --minutes 8 --json search.json [--only ema,paired] [--seeds 1] [--passes 5] [--workers 4]
 
 Runs a list of settings until the time is over and prints a line after each: test accuracy after
-1, 3 and 5 passes (or the nearest points), at the end, and on the validation images where there are
+1, 3 and 5 passes (or the nearest points), at the end, and on the validation images if there are
 some; seconds and proxy gradients. What ran out of time is listed.
 
 ``--settings file.json`` replaces the list by one's own: a list of objects with a ``name``, fields
 of ``Recipe`` and, if wanted, ``config``: fields of ``Config`` for this one, such as
-``{"clean": 2000, "noise": "pair", "passes": 10}``. One with ``seeds`` is run with so many at most.
+``{"clean": 2000, "noise": "pair", "passes": 10}``. ``seeds`` limits their number.
 
 Of settings whose names begin alike up to a colon, such as "mixed: 0.1" and "mixed: 0.25", the one
 with the best validation accuracy is named at the end, for each task, with its test accuracy.
@@ -87,7 +87,7 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--passes", type=float, help="default 5, or as a setting says")
-    parser.add_argument("--until", type=float, help="stop each run after so many passes")
+    parser.add_argument("--until", type=float, help="stop each run after this many passes")
     parser.add_argument("--points", type=int, default=1, help="evaluations in a pass")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--first-seed", type=int, default=0)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from scipy.optimize import minimize as scipy_minimize
 
 import proxyprox as pp
 from experiments import datasets
+from experiments.records import write_record
 from proxyprox_app.report.figures import styles
 
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
@@ -65,14 +65,14 @@ def tables(only: str) -> Iterator[Table]:
 
 
 class Watch:
-    """Notes the suboptimality when so many passes are paid for; ``mean`` also that of the mean."""
+    """Notes the suboptimality when passes are paid for; ``mean`` also that of the mean."""
 
     def __init__(self, table: Table, *, mean: bool = False) -> None:
         self.table, self.paid, self.drawn, self.found = table, 0, 0, {}
         self.mean, self.count = (0.0 if mean else None), 0
 
     def note(self, w: Any, rows: int) -> bool:
-        """Enter a step to w that cost so many rows; tell whether all passes are done."""
+        """Enter a step to w that cost this many rows; tell whether all passes are done."""
         self.paid, self.count = self.paid + rows, self.count + 1
         if self.mean is not None:
             self.mean = self.mean + (w - self.mean) / self.count
@@ -217,11 +217,8 @@ def main() -> None:
     for table in tables(given.only):
         rows += measure(table, given.method, given.seeds)
     if given.write is not None:
-        given.write.mkdir(parents=True, exist_ok=True)
-        with (given.write / "no_floor.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        path = given.write / "no_floor.csv"
+        write_record(path, rows, measures=["src/proxyprox/methods", "src/proxyprox/inner"])
         draw(rows, given.write / "figure_passes.png")
 
 

@@ -11,7 +11,6 @@ one core.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 import proxyprox as pp
 from experiments import datasets
+from experiments.records import write_record
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 
@@ -34,7 +34,7 @@ STEPS = 1500
 """Budget of every plan, so that the benchmark ends."""
 
 FAR = 3.0
-"""A run that ends above so many times what was promised has not arrived."""
+"""A run that ends above this many times what was promised has not arrived."""
 
 SEEDS = (0, 1)
 
@@ -144,7 +144,7 @@ def records(name: str, goal: pp.GLM) -> list[dict[str, Any]]:
         for share, seed in ((share, seed) for share in SHARES for seed in SEEDS):
             begun = time.perf_counter()
             told = audit(pp.Problem(goal, proxy), epsilon=share * gap, rng=seed)
-            planned = plan(told, budget=STEPS, factors=[])
+            planned = plan(told, budget=STEPS)
             end = pp.minimize(planned.problem, **planned.arguments, rng=90 + seed).w
             wanted = max(planned.epsilon, planned.expected)
             line = {
@@ -189,7 +189,7 @@ def main() -> None:
         record[half] = {"counts": count(lines), "cases": lines}
         print(half, record[half]["counts"], flush=True)
     if chosen.output is not None:
-        chosen.output.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+        write_record(chosen.output, record, measures=["src/proxyprox/diagnostics"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ largest share of samples that a safeguarded run drew beyond those of its steps.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 import auto_cases
 import proxyprox as pp
+from experiments.records import write_record
 from grid_runs import gradients
 from proxyprox.problems.combination import ScaledProxy
 
@@ -204,8 +204,7 @@ def main() -> None:
                 found["more_samples"] = max(found["more_samples"], round(drawn - 1, 4))
             found["targets"][name][kind] = row
             print(f"{name:14} {kind:17} {row} {time.perf_counter() - begun:.0f}s", flush=True)
-    given.output.parent.mkdir(exist_ok=True)
-    given.output.write_text(json.dumps(found, indent=1) + "\n")
+    write_record(given.output, found, measures=["src/proxyprox/advice/safeguard.py"])
 
 
 if __name__ == "__main__":

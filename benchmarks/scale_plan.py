@@ -14,7 +14,6 @@ import argparse
 import heapq
 import json
 import math
-import re
 import statistics
 import time
 from dataclasses import dataclass, replace
@@ -23,6 +22,8 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
+
+from experiments.records import write_record
 
 FAN_IN = 8
 """Results that one task of the tree adds up."""
@@ -42,7 +43,7 @@ class Cluster:
     latency, bandwidth : float
         Seconds until a message arrives, and bytes in a second after that.
     storage : float
-        Bytes in a second that one worker reads; infinite where the time of a task has it already.
+        Bytes in a second that one worker reads; infinite if the time of a task has it already.
     spread : float
         Standard deviation of a task's time over its mean.
     slow, factor : float
@@ -341,10 +342,19 @@ def error_table(rows: list[dict[str, Any]]) -> str:
     return f"{table}\nFormula / seen, in seconds; the largest error is {worst:.0%}.\n"
 
 
-def fill_page(page: Path, name: str, text: str) -> None:
-    """Put text between ``<!-- name -->`` and ``<!-- end -->`` of a page."""
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-    page.write_text(pattern.sub(lambda found: f"{found[1]}{text}{found[2]}", page.read_text()))
+def terabyte_table(record: Path) -> str:
+    """Return the plan for 1 TB on the default cluster, for the page."""
+    return plan_table(json.loads(record.read_text()), Cluster(), 1e12, 50, {})
+
+
+def simulation_table(record: Path) -> str:
+    """Return the checks by simulation, for the page."""
+    return error_table(json.loads(record.read_text())["simulation"])
+
+
+def dask_table(record: Path) -> str:
+    """Return the checks on Dask's scheduler, for the page."""
+    return error_table(json.loads(record.read_text())["dask"])
 
 
 def main() -> None:
@@ -360,7 +370,6 @@ def main() -> None:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--check-dask", type=int, default=0, metavar="WORKERS")
     parser.add_argument("--checks", type=Path, help="JSON that keeps the checks")
-    parser.add_argument("--page", type=Path, help="page whose tables are replaced")
     given = parser.parse_args()
     cluster = Cluster(**{name: getattr(given, name) for name in vars(Cluster())})
     rates = dict(zip(KINDS, (1e-9 * tau for tau in given.tau), strict=False))
@@ -375,15 +384,12 @@ def main() -> None:
 
         known["dask"] = check_on_dask(given.check_dask, 4 * given.check_dask, 2.0, 6)
     if given.checks is not None:
-        given.checks.write_text(json.dumps(known, indent=1) + "\n")
-    texts = {name: error_table(rows) for name, rows in known.items()}
+        write_record(given.checks, known, measures=["src/proxyprox/dask"])
+    for rows in known.values():
+        print(error_table(rows))
     if given.record is not None:
         record = json.loads(given.record.read_text())
-        texts["plan"] = plan_table(record, cluster, given.bytes, given.columns, rates)
-    for name, text in texts.items():
-        print(text)
-        if given.page is not None:
-            fill_page(given.page, name, text)
+        print(plan_table(record, cluster, given.bytes, given.columns, rates))
 
 
 if __name__ == "__main__":

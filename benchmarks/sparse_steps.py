@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from auto_cases import FIXED, REPORTED, Cell
 from auto_eta import AVERAGES, METHODS, SGD_GRID, run_auto, shorten, show
+from experiments.records import write_record
 from grid_runs import Grid
 from sparse_cases import cells
 
@@ -140,7 +141,9 @@ def main() -> None:
         for half, figures in halves.items():
             print(f"\n{half}: {figures}")
     if given.json is not None:
-        given.json.write_text(json.dumps(record, indent=1) + "\n")
+        write_record(
+            given.json, record, measures=["src/proxyprox/stepsizes", "src/proxyprox/methods"]
+        )
 
 
 if __name__ == "__main__":

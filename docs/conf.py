@@ -123,6 +123,12 @@ def _examples(app, docname, source):
         rf"[\1]({depth}auto_examples/\3.rst)",
         source[0],
     )
+    # Pages that stand at the top of the repository have a copy here.
+    source[0] = re.sub(
+        r"\((?:\.\./)+(SECURITY|CONTRIBUTING|CHANGELOG)\.md",
+        lambda found: f"({depth}{found[1].lower()}.md",
+        source[0],
+    )
 
 
 def _leave_out(app, what, name, member, skip, options):

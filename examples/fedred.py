@@ -3,7 +3,7 @@
 Jiang, Rodomanov and Stich, "Federated optimization with doubly regularized drift correction",
 ICML 2024. No subproblem is solved and no inner tolerance chosen. One step of the run is one centre:
 one target gradient, then 1/p proxy gradients on average. eta below 1/δ has a guarantee:
-docs/theory.md.
+docs/proofs.md.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """SPAM as a method of one's own: a STORM estimate of ∇L − ∇L̂ with decreasing weights.
 
 Karagulyan, Shulgin, Sadiev and Richtárik, "SPAM: stochastic proximal point method with momentum
-variance reduction for non-convex cross-device federated learning", 2024 (docs/theory.md).
+variance reduction for non-convex cross-device federated learning", 2024 (docs/proofs.md).
 """
 
 from dataclasses import dataclass

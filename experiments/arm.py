@@ -418,7 +418,7 @@ def summarise(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def cost_at(curve: Curve, rollouts: int) -> float:
-    """Return the cost after at most so many rollouts."""
+    """Return the cost after at most this many rollouts."""
     return [value for n, value in curve if n <= rollouts][-1]
 
 

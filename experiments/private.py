@@ -16,6 +16,7 @@ import numpy as np
 import typer
 
 from experiments import datasets
+from experiments.runs import Records, read_records
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly
@@ -29,8 +30,7 @@ from proxyprox.private.estimators import PrivateGLM, choose_strength
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson
 from proxyprox.problems.glm import GLM
 from proxyprox_app.cli.console import say, stdout
-from proxyprox_app.report.records import Records, machine, read_records
-from proxyprox_app.report.summary import write_json
+from proxyprox_app.report.summary import machine, write_json
 
 Array = Any
 

@@ -77,7 +77,7 @@ class Recipe:
         The inner solve: SGD on ∇φ with momentum, the implicit step without it; ``inner_steps`` are
         also the proxy steps of ProxyAdamW.
     inner_steps_end, inner_lr_end : optional
-        Where the two go, linearly over the run.
+        Values of the two at the end of the run; between, they change linearly.
     anchor : str
         ``"full"`` or ``"paired"``, as the optimiser's.
     anchor_batch : int, optional
@@ -250,7 +250,7 @@ class Config:
     train_evaluation : int
         Target images on which the train loss is measured.
     clean : int, optional
-        Only so many images, drawn by the seed, are the target, with right labels; all others are
+        Only this many images, drawn by the seed, are the target, with right labels; all others are
         the proxy. By default all are the target and ``proxy_size`` of them the proxy.
     noise : str, optional
         How the labels of the others are wrong: ``"pair"``, a class is taken for the next one;
@@ -263,7 +263,7 @@ class Config:
     data : str
         ``"cifar10"`` or ``"synthetic"``.
     train_images, test_images : int, optional
-        Use only so many; all by default.
+        How many to use; all by default.
     image_size : int
         32, or a divisor of it: images are thinned out, for trials.
     compile, graphs : bool

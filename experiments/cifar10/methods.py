@@ -65,7 +65,7 @@ class Parts:
         return weights @ cross_entropy(scores, y, label_smoothing=smoothing, reduction="none")
 
     def gradient(self, batch_size: int, loss: Callable[[Any], Any]) -> CapturedGradient:
-        """Return the gradient of a loss of plans of so many images."""
+        """Return the gradient of a loss of plans of this many images."""
         example = self.task.data.plain_plan(self.task.target[:1].repeat(batch_size))
         return CapturedGradient(
             loss, self.params, example,
@@ -97,7 +97,7 @@ class Parts:
 
 
 def schedule(recipe: Recipe, k: float, total: float) -> float:
-    """Return lr's factor at step k of so many."""
+    """Return lr's factor at step k of this many."""
     progress = min(1.0, k / total)
     if recipe.warmup and progress < recipe.warmup:
         return (k + 1) / (recipe.warmup * total + 1)

@@ -17,7 +17,7 @@ from experiments.cifar10.task import Task
 from experiments.cuda_graphs import DeviceImages
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals
-from proxyprox_app.report.records import Point
+from proxyprox_app.report.summary import Point
 
 SAVE_SECONDS = 60.0
 

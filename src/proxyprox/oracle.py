@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -28,7 +28,8 @@ from proxyprox._util.arrays import (
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -46,12 +47,18 @@ class MeteredProxy:
 
     The gradients at the last few points are remembered by the points' entries: the last inner
     iterate is the next centre, so that its gradient is there already when the next outer step
-    asks for ∇L̂(w_k). ``fault`` is what was not finite first ("value", "gradient", …), and where,
-    until it is reset. Whatever else the proxy offers is passed on.
+    asks for ∇L̂(w_k). ``derived`` holds what a method has computed from the proxy at a point that
+    its state names: after a resume it is computed again. ``fault`` is what was not finite first
+    ("value", "gradient", …), and where, until it is reset. Whatever else the proxy offers is
+    passed on.
     """
 
-    def __init__(self, proxy: Any, ledger: Ledger) -> None:
+    learns = False
+
+    def __init__(self, proxy: Any, ledger: Ledger, name: str = "") -> None:
         self.proxy, self.ledger = proxy, ledger
+        self._name = name
+        self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
@@ -65,6 +72,7 @@ class MeteredProxy:
         self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
         self.remembered: Remembered = ()
+        self.derived: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
         # Only of names that this class does not define; a copy under way has no proxy yet.
@@ -84,11 +92,25 @@ class MeteredProxy:
         try:
             return function(*arguments)
         finally:
-            self.ledger.proxy_seconds += time.perf_counter() - begun
+            self._charge("proxy_seconds", time.perf_counter() - begun)
+
+    def _charge(self, what: str, amount: float) -> None:
+        """Enter an access: in the total, and under the proxy's name if it has one."""
+        ledger, name = self.ledger, self._name
+        setattr(ledger, what, getattr(ledger, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = ledger.proxies.get(name, {})
+            ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
+
+    def _count(self, what: str) -> None:
+        self._charge(what, 1)
+        if self._cost is not None:
+            self._charge("proxy_cost", nonnegative("proxy.cost(batch)", self._cost(None)))
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        self.ledger.proxy_values += 1
+        self._count("proxy_values")
         number = scalar("the proxy's value", self._timed(self.proxy.value, copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
@@ -97,21 +119,27 @@ class MeteredProxy:
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
-            self.ledger.proxy_sampled_gradients += 1
+            self._count("proxy_sampled_gradients")
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.
                     self.remembered = (*(other for other in known if other is not pair), pair)
                 return copy_array(pair[1])
-        self.ledger.proxy_gradients += 1
+        self._count("proxy_gradients")
         answer = self._timed(self.proxy.gradient, copy_array(w))
         gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
         self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
         return copy_array(self._note_fault(w, gradient))
+
+    def outputs(self, points: list[Vector]) -> list[Any]:
+        """Return the outputs of the proxy's model at some points."""
+        self.ledger.proxy_values += len(points)
+        answers: list[Any] = self._timed(self.proxy.outputs, [*map(copy_array, points)])
+        return answers
 
     def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
         if not all_finite(answer):
@@ -119,13 +147,13 @@ class MeteredProxy:
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        self.ledger.proxy_hvps += 1
+        self._count("proxy_hvps")
         answer = self._timed(self.proxy.hvp, copy_array(w), copy_array(v))
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, function: Any, w: Vector, *share: float) -> Matrix:
-        self.ledger.proxy_hessians += 1
+        self._count("proxy_hessians")
         hessian = self._timed(function, copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
@@ -137,22 +165,101 @@ class MeteredProxy:
         return hessian
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
-        self.ledger.proxy_solves += 1
+        self._count("proxy_solves")
         answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
+
+
+class LearntProxy:
+    """A proxy with numbers that a run fits, weights for example, as the run asks it.
+
+    ``now`` is the proxy with the numbers in use; whatever is asked is asked of that.
+    """
+
+    learns = True
+
+    def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
+        self.proxy, self.ledger = proxy, ledger
+        self._parts: dict[int, MeteredProxy] = {}
+        self.first = proxy.begin(start, self._metered)
+        self.adopt(self.first)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "now" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.now, name)
+
+    def _metered(self, part: Any, name: str) -> MeteredProxy:
+        # What a run learns from may be a proxy of the moment: its id must not be another's.
+        known = self._parts.get(id(part))
+        if known is None or known.proxy is not part:
+            known = self._parts[id(part)] = MeteredProxy(part, self.ledger, name)
+        return known
+
+    def adopt(self, state: Any) -> None:
+        """Ask the proxy with these numbers from now on."""
+        self.now = self.proxy.using(state, self._metered)
+
+    def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
+        """Return the state after the target has answered."""
+        return self.proxy.learn(state, secants, k, self._metered)
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the proxy with the numbers in use."""
+        return replace(facts_of(self.now), learns=True)
+
+    @property
+    def fault(self) -> tuple[str, Vector] | None:
+        """What was not finite first, of any part."""
+        return next((p.fault for p in self._parts.values() if p.fault is not None), None)
+
+    @fault.setter
+    def fault(self, fault: None) -> None:
+        for part in self._parts.values():
+            part.fault = fault
+
+    @property
+    def remembered(self) -> Remembered:
+        """Nothing that outlives a step."""
+        return ()
+
+    @remembered.setter
+    def remembered(self, anchors: Remembered) -> None:
+        for part in self._parts.values():
+            part.remembered = anchors
+
+
+def secants_of(state: Any, answers: Any) -> list[Secant]:
+    """Return the pairs of points at which the target has answered for one batch, or exactly."""
+    query, path = state.question, state.path
+    (point, *others), (gradient, *rest) = query.points, answers.gradients
+    exact = query.exact or query.batch is None
+    if path.gradient is None:
+        return [Secant((point,), (gradient,), exact)]
+    if exact:
+        if same_point(path.point, point):
+            return []
+        return [Secant((point, path.point), (gradient, path.gradient), True)]
+    pairs = zip(others, rest, strict=True)
+    return [Secant((point, w), (gradient, g), False) for w, g in pairs if not same_point(w, point)]
 
 
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
+    learns = False
     sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
 
 
-def metered(proxy: Any, ledger: Ledger) -> Any:
-    """Return a proxy as a run asks it; the zero proxy is free."""
-    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
+def metered(proxy: Any, ledger: Ledger, start: Vector) -> Any:
+    """Return a proxy as a run from some start asks it; the zero proxy is free."""
+    if isinstance(proxy, Zero):
+        return FreeProxy()
+    learns = facts_of(proxy).learns
+    return LearntProxy(proxy, ledger, start) if learns else MeteredProxy(proxy, ledger)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -174,7 +281,7 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
 def value_for_report(
     problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
 ) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted.
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
 
     What goes wrong is added to ``faults``, and the call to the ledger.
     """
@@ -208,12 +315,13 @@ class Query:
     halves: tuple[Any, Any] | None = None
     exact: bool = False
     value: bool = False
+    outputs: bool = False
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copy_array(point) for point in self.points)
         batch, halves = self.batch_for_user(self.batch), copy_tree(self.halves)
-        return Query(batch, points, halves, self.exact, self.value)
+        return changed(self, batch=batch, points=points, halves=halves)
 
     @property
     def purchase(self) -> Purchase:
@@ -231,6 +339,20 @@ class Solved(NamedTuple):
     phi: Subproblem
     progress: Progress
     stop: Criterion
+
+
+def step_record(
+    k: int, eta: float, solved: Any, ledger: Ledger, value: float | None, gradient: float
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        threshold = math.nan if bound is None else bound
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 class Step:
@@ -304,6 +426,9 @@ class Told(NamedTuple):
 
 def answer_query(objective: Any, query: Query) -> Told:
     """Return the objective's answers: the gradients, those of two halves, and the value."""
+    if query.outputs:
+        answers = objective.outputs([copy_array(point) for point in query.points])
+        return Told(tuple(answers), None, None, {})
     before = getattr(objective, "evaluations", None)
     extra: dict[str, float] = {}
     value, halves = None, None
@@ -377,7 +502,7 @@ def check_answers(
     if len(gradients) != len(query.points):
         count = len(query.points)
         allowed = "one array" if count == 1 else f"a list of {count} arrays, one for each point"
-        got = Words(f"a {type(gradients).__name__} of {len(gradients)}")
+        got = Words(f"{len(gradients)} of them")
         raise ValueError(message("gradients", got, allowed, "Give arrays, not lists of numbers."))
     # Copied: whoever answers may reuse the buffer.
     checked = tuple(map(copy_array, check_gradients(query, gradients)))
@@ -385,9 +510,19 @@ def check_answers(
 
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
-    """Return the target's gradients at the points of a query, or refuse what is none."""
+    """Return the target's gradients, or outputs, at the points of a query; refuse what is none."""
+    if query.outputs:
+        return tuple([_as_outputs(answer) for answer in gradients])
     whose = "the target's gradient"
     return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
+
+
+def _as_outputs(answer: Any) -> Vector:
+    outputs = np.array(answer, dtype=np.float64)
+    if outputs.ndim != 1:
+        got = Words(f"an array of shape {outputs.shape}")
+        raise ValueError(message("the target's outputs", got, "a vector for each point"))
+    return outputs
 
 
 def _from_observations(objective: Any, query: Query, w: Vector, observations: Any) -> Any:
@@ -470,7 +605,7 @@ def _length(x: Any) -> int:
 
 
 class Purchase(NamedTuple):
-    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+    """Gradients to pay for: of a batch at some points, with a number of batches of new samples."""
 
     batch: Any
     points: int
@@ -503,6 +638,11 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
         # Infinite where noise is seeded: nothing is added to that.
         paid["epsilon"] = after - ledger.epsilon if after != ledger.epsilon else 0.0
     return paid
+
+
+def charge(ledger: Ledger, paid: Mapping[str, float]) -> None:
+    """Enter what was paid, all of it or nothing if an interrupt comes."""
+    vars(ledger).update({name: getattr(ledger, name) + paid[name] for name in paid})
 
 
 def known_curvature(objective: Any, w: Vector) -> Matrix | None:

@@ -27,6 +27,7 @@ import proxyprox.oracle as oracle
 from proxyprox import checkpoint
 from proxyprox._util import trees
 from proxyprox._util.arrays import (
+    Growing,
     Vector,
     all_finite,
     changed,
@@ -36,21 +37,30 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.codec import describe, differences, library, settings_of
-from proxyprox._util.names import explain_names
-from proxyprox._util.trees import Growing, Randomness, require_form
-from proxyprox._util.validation import file_path, generator, has, message
+from proxyprox._util.trees import require_form
+from proxyprox._util.validation import explain_names, file_path, generator, has, message
 from proxyprox.advice import defaults
-from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
+from proxyprox.advice.outcome import (
+    POLICY,
+    Faults,
+    GradientPath,
+    below,
+    fell,
+    finding,
+    judge_by_gradients,
+    path_after,
+    rounds_off,
+)
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
-from proxyprox.problems.problem import require_problem, starting_point
-from proxyprox.problems.protocols import facts_of, halves_of
+from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
+from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
+from proxyprox.stepsizes.auto import is_due
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
@@ -101,6 +111,8 @@ class RunState:
         Whether it is asked to choose where the run begins.
     answer : Told or None
         The target's answer to it, paid for, if the step that it leads to was not taken yet.
+    learning : object
+        What a proxy with numbers that are fitted has learnt; None for any other.
     """
 
     method: Any
@@ -117,14 +129,35 @@ class RunState:
     own_points: int = 0
     starts: bool = False
     answer: Told | None = None
+    learning: Any = None
+
+
+class Randomness:
+    """A generator that is brought to the states of runs; it knows in which one it is."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._at: Mapping[str, Any] | None = None
+
+    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
+        """Return the generator in a state."""
+        if self._at is not state:
+            self.generator.bit_generator.state = state
+        self._at = None  # until it is asked where it is: whoever has it may draw
+        return self.generator
+
+    def now(self) -> Mapping[str, Any]:
+        """Return the state that it is in."""
+        self._at = state = self.generator.bit_generator.state
+        return state
 
 
 @dataclass(frozen=True)
 class Parts:
     """What does not change in a run: the problem, the configuration, and tools to work with.
 
-    ``proxy`` and ``random`` have no state of their own between two calls: it is set from a
-    :class:`RunState` first.
+    ``facts`` is what the objective states of itself. ``proxy`` and ``random`` have no state of
+    their own between two calls: it is set from a :class:`RunState` first.
     """
 
     problem: Problem
@@ -137,6 +170,7 @@ class Parts:
     penalty: Any
     start: Vector
     step_size: StepSize
+    facts: Facts
 
 
 def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
@@ -164,9 +198,10 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
         rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    halves = copy_tree(halves_of(objective, drawn)) if parts.step_size.measures else None
+    halves = halves_of(parts.facts, drawn) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
-    question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
+    points = tuple(map(copy_array, points))
+    question = Query(drawn, points, halves, exact, request.value, request.outputs)
     own, starts = len(request.points), request.start
     return changed(state, rng=rng, question=question, own_points=own, starts=starts, answer=None)
 
@@ -181,13 +216,17 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     # At the start there is nothing to turn back to.
     at_start = state.path.start is None and not state.starts
     at_start = at_start and same_point(query.points[0], parts.start)
-    finite = all(map(all_finite, answers.gradients))
+    finite = all(map(all_finite, answers.gradients)) or bool(answers.outputs)
     if not finite and (at_start or not method.backtracks):
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
-    own = answers
+    own, learning, memory = answers, state.learning, solver.memory
+    if parts.proxy.learns:
+        learning, before, learnt = _learn(parts, state, answers, before)
+        if learning.numbers != state.learning.numbers:
+            memory.clear()
     if rule.measures:
         learnt = rule.observe(copy_tree(learnt), _observation(parts, query, answers, k))
     if len(answers.gradients) > state.own_points:
@@ -207,12 +246,28 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         if solver.unsolved or not _rule_held(solved):
             faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
-    path = path_after(parts, state, answers, after, finite, POLICY)
+    path = path_after(parts, state, answers, after, finite)
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
-        question=None, own_points=0, starts=False, answer=None,
+        question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
+
+
+def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, ...]:
+    """Return what the proxy has learnt, and the states of the method and of the step size."""
+    proxy, k, learnt = parts.proxy, state.method.k, state.step_size
+    proxy.adopt(state.learning)
+    secants = oracle.secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
+    exact = bool(secants) and secants[0].exact
+    if not secants or (exact and k > POLICY.row and not is_due(k, 2)):
+        return state.learning, before, learnt
+    old, learning = proxy.now, proxy.learn(state.learning, secants, k)
+    if learning.numbers != state.learning.numbers:
+        proxy.adopt(learning)
+        before = parts.method.adapt(before, old, proxy.now, leap=learning.leap)
+        learnt = parts.step_size.adapt(copy_tree(learnt), old, proxy.now, learning.leap)
+    return learning, before, learnt
 
 
 class _Solver:
@@ -363,11 +418,11 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = oracle.metered(proxy, self.ledger)
+        metered = oracle.metered(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
-            oracle.copying(problem.penalty), start, rule,
+            oracle.copying(problem.penalty), start, rule, facts_of(problem.objective),
         )  # fmt: skip
         begun = time.perf_counter()
         given = problem if isinstance(proxy, Zero) else problem.with_proxy(metered)
@@ -382,7 +437,7 @@ class Run:
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
         self.state = RunState(
             copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
-            anchors=metered.remembered,
+            anchors=metered.remembered, learning=metered.first if metered.learns else None,
         )  # fmt: skip
         if first and not method.ask(copy_tree(begin)).everything:
             self.open(*first)
@@ -464,7 +519,7 @@ class Run:
         """
         query = self.open_question()
         answer = answer._replace(gradients=oracle.check_gradients(query, answer.gradients))
-        self.ledger.add({**self.price(query), **answer.extra})
+        oracle.charge(self.ledger, {**self.price(query), **answer.extra})
         self.state = changed(self.state, answer=answer)
 
     @property
@@ -489,7 +544,8 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        price = oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        return price | ({"target_calls": len(query.points)} if query.outputs else {})
 
     def tell(
         self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None,
@@ -543,10 +599,14 @@ class Run:
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
         if known is None:
-            self.ledger.add(self.price(query))
+            oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
-        answers = Answers(given, query.batch, level, gaps, value, curvature)
+        outputs: tuple[Any, ...] = ()
+        if query.outputs:
+            outputs, value = given, objective.loss_of(given[0])
+            given = tuple(math.nan * w for w in query.points)
+        answers = Answers(given, query.batch, level, gaps, value, curvature, outputs)
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -559,21 +619,23 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = step_record(k, eta, solved, self.ledger, value, size)
+        record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
         ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
 
-    def converged(self, tol: float = 0.0, atol: float = 0.0) -> bool:
-        """Tell whether the target's last gradient is small; it has to be exact.
+    def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
+        """Tell whether the run is at its end; gradients have to be exact.
 
         If the proxy is known to have the target's curvature, the gradient after a step of
         ``DANE(eta=math.inf)`` is the residual of its inner solve: it need not be asked for.
 
         Parameters
         ----------
-        tol : float
-            Share of the first gradient's norm that is small.
+        tol : float, optional
+            Share of the first gradient's norm that is small. By default the end is where 1e-9 of
+            the first gap ``L − L*`` is left by the method's model of the loss, or the gradient is
+            small as in :func:`~proxyprox.minimize`.
         atol : float
             Norm that is small.
 
@@ -596,7 +658,11 @@ class Run:
         >>> run.steps, run.w
         (1, array([1., 2.]))
         """
-        path, method = self.state.path, self.state.method
+        path, method, default = self.state.path, self.state.method, tol is None
+        if tol is None:
+            tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
         ahead = self._known_ahead
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
@@ -605,8 +671,14 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = below(path, tol, atol, self.parts.penalty)
+        small = below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
         return small and not self.method.ask(copy_tree(method)).start
+
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model, in units of what is close enough."""
+        gaps = self.method.gaps(self.state.method)
+        return defaults.share_left(self.problem.objective, self.start, gaps)
 
     @property
     def _known_ahead(self) -> float:
@@ -634,6 +706,8 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(self.state.method), 0.0, 0.0) is not None
         return self.state.path.idle >= POLICY.idle and not self._searching
 
     @property
@@ -685,11 +759,14 @@ class Run:
         known = path.known_values(self.problem, self.parts.start, w)[1]
         at_answer = same_point(path.point, w)
         notes = [*self._notes, self.method.note(copy_tree(state.method))]
+        if state.learning is not None:
+            notes.append(self.parts.proxy.proxy.words(state.learning))
         blind = path.exact and math.isnan(path.value)
         blind = blind and not oracle.reports_values(self.problem.objective)
         if self.given and blind and steps and not same_point(w, self.parts.start):
             notes.insert(0, BLIND)
         parts = (status.value, detail, *notes)
+        moved = np.array([row.displacement for row in state.trace])
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,
@@ -698,10 +775,11 @@ class Run:
             method=f"{self.method!r}{self._why['method']}",
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=finding(path, w, last, trace["displacement"]), fell=fell(path),
+            doubt=finding(path, w, last, moved), fell=fell(path),
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
-            biased=facts_of(self.problem.objective).biased,
+            biased=self.parts.facts.biased,
+            details=self.method.details(copy_tree(state.method)),
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
@@ -791,11 +869,11 @@ class Run:
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
-            if any(paid < 0 for paid in vars(ledger).values()):
+            if any(paid < 0 for paid in trees.walk(vars(ledger)) if not isinstance(paid, dict)):
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
-            keeps = facts_of(self.problem.objective).memory is not None
+            keeps = self.parts.facts.memory is not None
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
@@ -810,7 +888,7 @@ class Run:
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
         if target:
-            facts_of(self.problem.objective).memory.load_state_dict(copy_tree(target))
+            self.parts.facts.memory.load_state_dict(copy_tree(target))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -895,6 +973,8 @@ class Run:
                 continue  # a rule that begins with nothing may have learnt anything
             if was not in (now, *getattr(getattr(self, name), "states", ())):
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
+        if type(state.learning) is not type(self.state.learning):
+            raise ValueError("state.learning is not that of this proxy")
         k, query, blocked = state.method.k, state.question, state.faults.blocked
         require_form("k", k, int, None)
         require_form("w", state.method.w, Vector, self.parts.start)
@@ -924,7 +1004,11 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.defaults() is not None
-            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
+            asked_of = (
+                parts.proxy
+                if needed
+                else oracle.metered(parts.problem.proxy, Ledger(), parts.start)
+            )
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(
@@ -932,7 +1016,7 @@ class Run:
                     lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
-            self.ledger.add(calls)
+            oracle.charge(self.ledger, calls)
             if needed and self._identity["slope"] is not None:
                 # The first step is to meet a gradient that is not finite itself.
                 self.state = replace(self.state, anchors=asked_of.remembered)

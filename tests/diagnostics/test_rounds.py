@@ -161,8 +161,6 @@ def test_the_planned_run_reaches_its_accuracy(target, found, best_value):
     assert (short.steps, short.reaches, short.arguments["steps"]) == (4, False, 4)
     assert "budget" in short.notes[-1]
     assert found.ledger.target_gradients == before
-    with pytest.raises(ValueError, match="guaranteed"):
-        plan(found, guaranteed=True)
 
 
 def test_many_parameters_are_compressed(best_value):

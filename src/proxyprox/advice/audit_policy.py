@@ -53,8 +53,6 @@ class AuditPolicy:
         Share by which H may change between start and end before a plan is rough.
     heavy : float
         How many times as much as Gaussian noise that of batches may vary before a plan is rough.
-    longest : int
-        The longest run that is planned with a guarantee.
     """
 
     gain: float = 1.3
@@ -76,7 +74,6 @@ class AuditPolicy:
     bend: float = 4.0
     bent: float = 0.4
     heavy: float = 2.5
-    longest: int = 10**9
 
 
 @dataclass(frozen=True)

@@ -402,7 +402,7 @@ class PartitionedGLM(LinearLoss):
         rows, _, entries, gram, _ = (sum(each) for each in zip(*parts, strict=True))
         outputs = self.family.outputs
         gradient = CLUSTER.reading * entries + outputs * (2.0 * entries + 15.0 * rows)
-        return Work(gradient, gram * outputs * (outputs + 1) / 2, rows)
+        return Work(gradient, gram * outputs * (outputs + 1) / 2, rows, self.design.width)
 
     @cached_property
     def returns_hessians(self) -> bool:
@@ -430,7 +430,7 @@ class PartitionedGLM(LinearLoss):
         """What else is known of the loss."""
         return Facts(
             gradient_source=self.gradient_source, work=self.work, start=self.zeros(),
-            settings={"l2": self.l2},
+            settings={"l2": self.l2}, subsample=self.sample_rows,
         )  # fmt: skip
 
     def value(self, w: Vector) -> float:

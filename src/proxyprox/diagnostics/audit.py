@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
-import timeit
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -14,15 +12,21 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import as_list, generator, has, message, one_of, positive, whole
+from proxyprox._util.validation import (
+    explain_names,
+    generator,
+    has,
+    message,
+    one_of,
+    positive,
+    whole,
+)
 from proxyprox.advice.audit_policy import AuditPolicy
 from proxyprox.diagnostics import curvature
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
 from proxyprox.diagnostics.rehearsal import rehearse
 from proxyprox.diagnostics.report import (
     Audit,
-    CostRatio,
     Matrix,
     PointAudit,
     Prediction,
@@ -30,13 +34,11 @@ from proxyprox.diagnostics.report import (
     Suggestion,
     Verdict,
     decide,
-    ratio,
 )
 from proxyprox.diagnostics.rounds import audit_rounds
 from proxyprox.diagnostics.sampling import (
     MeteredTarget,
     noise_level,
-    proxy_noise,
     rows_at_hand,
     stack_rows,
 )
@@ -47,14 +49,13 @@ from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Ledger
-from proxyprox.theory import lower_bound, proxyprox_steps, sgd_steps
 
 
 @explain_names
@@ -63,13 +64,10 @@ def audit(
     w0: Vector | None = None,
     *,
     epsilon: float | None = None,
-    B: float | None = None,
     budget: int = 400,
-    others: Sequence[Any] = (),
     points: int = 3,
     batches: int = 16,
     curvature: str = "auto",
-    cost_ratio: float | None = None,
     confidence: float = 0.95,
     rng: np.random.Generator | int | None = None,
 ) -> Audit | RoundAudit:
@@ -77,9 +75,8 @@ def audit(
 
     If every gradient of the target is exact, rounds are what counts: three of them are taken,
     and rounds of ProxyBFGS are compared with those of L-BFGS
-    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. Other
-    proxies, a penalty other than bounds, or a ``curvature`` that is named, ask for the long audit
-    all the same.
+    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. A penalty
+    other than bounds, or a ``curvature`` that is named, asks for the long audit all the same.
 
     Parameters
     ----------
@@ -91,12 +88,8 @@ def audit(
         Suboptimality that the run is meant to reach; by default one hundredth of the start's,
         as estimated (of ``σ²/2H``, if the start is at the minimum already), and with exact
         gradients a millionth.
-    B : float, optional
-        Distance of w0 to the minimiser, for the theorems; by default estimated.
     budget : int
         Most target gradients the audit may use. A Hessian-vector product counts as one.
-    others : sequence of proxies
-        Further proxies: the best non-negative mixture with the problem's own is looked for.
     points : int
         Points to visit: w0 and a short path from it towards the minimum.
     batches : int
@@ -104,8 +97,6 @@ def audit(
     curvature : {"auto", "hvp", "secants"}
         Where products with the target's Hessian come from: its own ``hvp``, or differences of
         gradients of the same batches at two points. ``"auto"`` prefers the first.
-    cost_ratio : float, optional
-        Cost of a target gradient in proxy gradients; by default their seconds are compared.
     confidence : float
         Confidence of the intervals.
     rng : int or numpy.random.Generator, optional
@@ -145,29 +136,23 @@ def audit(
     check_signatures(problem)
     if isinstance(problem.proxy, Zero):
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
-    asked = {"epsilon": epsilon, "B": B, "cost_ratio": cost_ratio}
-    for name, value in asked.items():
-        if value is not None:
-            positive(name, value)
+    if epsilon is not None:
+        positive("epsilon", epsilon)
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
     one_of("curvature", curvature, ("auto", "hvp", "secants"))
     points, batches = whole("points", points), whole("batches", batches, least=4)
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
-    ledger, given = Ledger(), as_list("others", others, "a list of further proxies")
-    try:
-        others = tuple(Problem(problem.objective, other).proxy for other in given)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"others: {error}") from error
-    proxies = [MeteredProxy(proxy, ledger) for proxy in (problem.proxy, *others)]
+    ledger = Ledger()
+    proxy = MeteredProxy(problem.proxy, ledger)
     smooth = problem.penalty is None or isinstance(problem.penalty, Box)
-    if is_exact(problem.objective) and smooth and not others and curvature == "auto":
-        proxy_alarm(proxies, start, start)
+    if is_exact(problem.objective) and smooth and curvature == "auto":
+        proxy_alarm(proxy, start, start)
         return audit_rounds(problem, start, epsilon, budget)
     target = MeteredTarget(problem.objective, ledger, batches, rng)
     used = secant_batches(curvature, target, int(start.shape[0]), budget, points)
-    probe = HessianProbe(target, used, proxies, confidence, points, rng)
-    found = conclude(problem, others, visit_points(problem, probe, start, budget), asked)
+    probe = HessianProbe(target, used, proxy, confidence, points, rng)
+    found = conclude(problem, visit_points(problem, probe, start, budget), epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found
 
@@ -228,7 +213,7 @@ def visit_points(problem: Problem, probe: HessianProbe, start: Vector, budget: i
             w = line_search(probe, visits[-1], newton_step(visits[0], visits[-1]), tries)
             if w is None or not np.any(to_numpy(w - visits[-1].w)):
                 break
-        if alarm := proxy_alarm(probe.proxies, w, start):
+        if alarm := proxy_alarm(probe.proxy, w, start):
             break
         visits.append(probe.visit(w, start, share))
         if alarm := target_alarm(problem, visits[-1], start):
@@ -236,27 +221,24 @@ def visit_points(problem: Problem, probe: HessianProbe, start: Vector, budget: i
     return Evidence(probe, visits, alarm)
 
 
-def proxy_alarm(proxies: Sequence[MeteredProxy], w: Vector, start: Vector) -> str:
-    """Return what is wrong with a first proxy that is not finite at w, or nothing.
+def proxy_alarm(proxy: MeteredProxy, w: Vector, start: Vector) -> str:
+    """Return what is wrong with a proxy that is not finite at w, or nothing.
 
     Raises
     ------
     NonFiniteError
-        If any is not finite at the start, or a further one anywhere.
+        If it is not finite at the start.
     """
-    away = norm(w - start)
-    for j, proxy in enumerate(proxies):
-        proxy.fault = None
-        with np.errstate(all="ignore"):
-            proxy.gradient(w)
-            proxy.value(w)
-        if proxy.fault is not None:
-            which = f"{f'others[{j - 1}]' if j else 'the proxy'}'s {proxy.fault[0]}"
-            fault = f"{which} is NaN or infinite at a distance of {away:.3g} from w0"
-            if j or away == 0:
-                raise NonFiniteError(fault)
-            return f"Do not use it: {fault}, on the path towards the minimum."
-    return ""
+    away, proxy.fault = norm(w - start), None
+    with np.errstate(all="ignore"):
+        proxy.gradient(w)
+        proxy.value(w)
+    if proxy.fault is None:
+        return ""
+    fault = f"the proxy's {proxy.fault[0]} is NaN or infinite at a distance of {away:.3g} from w0"
+    if away == 0:
+        raise NonFiniteError(fault)
+    return f"Do not use it: {fault}, on the path towards the minimum."
 
 
 def target_alarm(problem: Problem, visit: Visit, start: Vector) -> str:
@@ -326,81 +308,49 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
     return here.w + low * (trial - here.w) if low > 0 else None
 
 
-def conclude(
-    problem: Problem, others: tuple[Any, ...], evidence: Evidence, asked: dict[str, Any]
-) -> Audit:
+def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit:
     """Return the audit: estimates, rehearsals, the verdict and its reasons."""
     probe, visits, alarm, model = evidence.probe, evidence.visits, evidence.alarm, evidence.model()
-    target, proxy, start, end = probe.target, probe.proxies[0], visits[0], visits[-1]
+    target, start, end = probe.target, visits[0], visits[-1]
     points = point_estimates(problem, evidence)
     picks = {"delta": max, "H": max, "mu": min, "sigma2": max}
     limits: dict[str, Any] = {name: over(points, name, pick) for name, pick in picks.items()}
-    delta, H, mu, sigma2 = limits.values()
     excess = model.start_excess
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
-    scatter = sigma2.estimate / (2 * max(H.estimate, 1e-300))
+    scatter = limits["sigma2"].estimate / (2 * max(limits["H"].estimate, 1e-300))
     excess = max(excess if excess > 1e-6 * scatter else scatter, 1e-300)
-    epsilon = asked["epsilon"] or AuditPolicy.accuracy * excess
-    B = asked["B"] or max(model.start_distance, 1e-300)
-    sources: dict[str, Any] = {
-        f"{x}_source": "given" if asked[x] else "estimated" for x in ("epsilon", "B")
-    }
+    epsilon = asked or AuditPolicy.accuracy * excess
 
-    # The proxy as it is, at its best scale, and mixed with the others.
-    sizes = [1, len(end.P)] if others else [1]
-    choices = [(1.0,), *(curvature.best_weights(end.A, end.P[:size])[0] for size in sizes)]
-    matrices = [evidence.proxy_matrices(weights) for weights in choices]
+    # The proxy as it is, and at its best scale.
+    scales = (1.0, curvature.best_scale(end.A, end.P))
+    matrices = [evidence.proxy_matrices(scale) for scale in scales]
     sgd, *runs = (rehearse(model, P, epsilon) for P in (None, *matrices))
-    steps, offers = [run.steps for run in runs], [probe.delta_at(end, each) for each in choices]
     # δ/H at the end of the path, or the largest if one exceeds 1.
-    shares = [evidence.shares(weights) for weights in choices]
-    plain, scaled, *_ = (each[-1] if max(each) <= 1 else max(each) for each in shares)
-    leaning = decide(sgd.steps, steps[0], steps[1], (plain, scaled))
+    shares = [evidence.shares(scale) for scale in scales]
+    plain, scaled = (each[-1] if max(each) <= 1 else max(each) for each in shares)
+    leaning = decide(sgd.steps, runs[0].steps, runs[1].steps, (plain, scaled))
     chosen = int(leaning is Verdict.USE_SCALED)
-    scale, mixture = Suggestion(choices[1], offers[1], chosen == 1), None
-    if others:
-        rival = sgd.steps if leaning is Verdict.DO_NOT_USE else steps[chosen]
-        mixture = Suggestion(choices[2], offers[2], ratio(rival, steps[2]) >= AuditPolicy.gain)
-        if mixture.helps:
-            chosen, leaning = 2, Verdict.USE_MIXED
     leaning = Verdict.DO_NOT_USE if alarm else leaning
     doubts = () if alarm else tuple(find_doubts(leaning, points, evidence))
     # However wrong the rehearsal, no proxy that curves downwards everywhere is better than none.
-    downwards = all(np.linalg.eigvalsh(visit.P[0])[-1] <= 0 for visit in visits)
+    downwards = all(np.linalg.eigvalsh(visit.P)[-1] <= 0 for visit in visits)
     unsure = doubts and not (leaning is Verdict.DO_NOT_USE and downwards)
     unsure = unsure or alarm.startswith("No verdict")
-
-    known = {"epsilon": epsilon, "B": B, "sigma": math.sqrt(sigma2.estimate)}
-    known["mu"] = mu.low if mu.low > 0 else max(mu.estimate, 0.0)
-    smooth = max(H.estimate, known["mu"], 1e-300)
-    orders = sgd_steps(H=smooth, **known), lower_bound(H=smooth, **known)
-    own_order = proxyprox_steps(delta=delta.estimate, **known)
-    regime = "strongly convex" if known["mu"] > 0 else "convex"
-    batch, cost = target.batch_price(start.w), CostRatio(asked["cost_ratio"], "given")
-    if asked["cost_ratio"] is None:
-        # A fresh array each time: the meter remembers gradients by identity.
-        seconds = timeit.repeat(lambda: proxy.gradient(start.w + 0.0), number=1, repeat=3)
-        cost = CostRatio(batch.seconds / max(statistics.median(seconds), 1e-300), "seconds")
     found = Audit(
         verdict=Verdict.UNSURE if unsure else leaning,
         leaning=leaning,
         **limits,
-        rho2=proxy_noise(proxy, start.w, max(8, len(target.batches)), probe.confidence, probe.rng),
         points=points,
-        scale=scale,
-        mixture=mixture,
-        prediction=Prediction(regime, *orders, own_order, sgd, runs[0], runs[chosen]),
-        cost=cost,
+        scale=Suggestion(scales[1], probe.delta_at(end, scales[1]), chosen == 1),
+        prediction=Prediction(sgd, runs[0], runs[chosen]),
         epsilon=epsilon,
-        B=B,
-        **sources,
+        epsilon_source="given" if asked else "estimated",
         confidence=probe.confidence,
-        batch=batch,
+        batch=target.batch_price(start.w),
         ledger=target.ledger,
         problem=problem,
         w0=start.w,
-        others=others,
-        weights=choices[chosen],
+        factor=scales[chosen],
         model=model,
         proxy_matrices=matrices[chosen],
         start_gradient=from_numpy(start.gradient, like=start.w),
@@ -452,8 +402,8 @@ def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Eviden
         doubts.append(f"{alone} {remedy}")
     unexplained = {"target": [target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
     # A refused proxy that is further from the target than none need not be understood.
-    if leaning is not Verdict.DO_NOT_USE or max(evidence.shares([1.0])) <= 1:
-        proxy = probe.proxies[0]
+    if leaning is not Verdict.DO_NOT_USE or max(evidence.shares(1.0)) <= 1:
+        proxy = probe.proxy
         unexplained["proxy"] = [proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
     for name, shares in unexplained.items():
         share = max(shares, default=0.0)
@@ -508,17 +458,12 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     if points[worst].share > 1:
         meaning = "above 1, its curvature is further from the target's than no curvature at all."
     reasons = [f"δ/H is {', '.join(seen)}: {meaning}"]
-    offer = {Verdict.USE_SCALED: found.scale, Verdict.USE_MIXED: found.mixture}.get(found.leaning)
-    if offer is not None:
-        weights, reached = ", ".join(f"{s:.4g}" for s in offer.weights), offer.delta.estimate
-        name = "The scale is" if len(offer.weights) == 1 else "The weights are"
-        falls = f"δ falls from {points[-1].delta.estimate:.3g} to {reached:.3g}"
-        reasons.append(f"{name} {weights}: {places[-1]} {falls}.")
-    if found.refused and found.scale.weights[0] == 0.0:
-        (turned,), least = curvature.best_weights(end.A, [-end.P[0]])
-        if turned > 0:
-            reasons.append(f"Its negative would be closer, δ = {least:.3g}: check the sign.")
-    own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P[0]))
+    if found.scale.helps:
+        falls = f"δ falls from {points[-1].delta.estimate:.3g} to {found.scale.delta.estimate:.3g}"
+        reasons.append(f"The scale is {found.scale.value:.4g}: {places[-1]} {falls}.")
+    if found.refused and found.scale.value == 0.0 and curvature.best_scale(end.A, -end.P) > 0:
+        reasons.append("Its negative would be closer: check the sign.")
+    own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P))
     factor, limit = proxied / max(own, 1e-300), AuditPolicy.other_units
     if found.refused and not found.doubts and (factor > limit or 0 < factor < 1 / limit):
         curves = f"the proxy curves {digits(factor)} times as much as the target"

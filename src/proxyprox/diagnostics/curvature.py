@@ -21,12 +21,9 @@ from proxyprox.diagnostics.report import Matrix
 from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 
 Product = Callable[[Vector], Vector]
-
-# How close the search for the best weights comes, as a share of the target's curvature.
-GAP = 1e-4
 
 
 @dataclass(frozen=True)
@@ -233,11 +230,6 @@ def spectral_norm(matrix: Matrix) -> float:
     return float(np.linalg.norm(matrix, 2))
 
 
-def weighted_sum(weights: Sequence[float] | Matrix, matrices: Sequence[Matrix]) -> Matrix:
-    """Return the sum of the first matrices, as many as there are weights."""
-    return np.asarray(sum(s * P for s, P in zip(weights, matrices, strict=False)))
-
-
 def orthonormal(vectors: Matrix) -> tuple[Matrix, Matrix]:
     """Return a basis of the columns, those met twice kept once, and the matrix that makes it."""
     left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
@@ -245,57 +237,24 @@ def orthonormal(vectors: Matrix) -> tuple[Matrix, Matrix]:
     return left[:, kept], right[kept].T / sizes[kept]
 
 
-def best_weights(target: Matrix, proxies: Sequence[Matrix]) -> tuple[tuple[float, ...], float]:
-    r"""Return the weights s ≥ 0 that minimise ``δ(s) = ‖A − Σ s_i P_i‖``, and that δ.
-
-    δ(s) is convex: the largest of :math:`\pm v^\top(A - \sum_i s_iP_i)v` over unit vectors v.
-    Each round solves the linear program of the vectors met so far, then adds the extreme
-    eigenvectors at its solution (Kelley's cutting planes), until both agree to 10⁻⁴.
-
-    Parameters
-    ----------
-    target : array of shape (m, m)
-        The target's Hessian A, or its projection.
-    proxies : sequence of arrays of shape (m, m)
-        The proxies' Hessians P_i.
-
-    Returns
-    -------
-    weights : tuple of float
-        The s_i; all zero when no proxy brings the Hessians closer.
-    delta : float
-        δ at these weights.
+def best_scale(target: Matrix, proxy: Matrix) -> float:
+    """Return the s ≥ 0 that minimises ``δ(s) = ‖A − sP‖``, which is convex in s.
 
     Examples
     --------
-    >>> weights, delta = best_weights(np.diag([1.0, 2.0]), [np.diag([10.0, 20.0])])
-    >>> round(weights[0], 3), delta < 1e-3
-    (0.1, True)
+    >>> round(best_scale(np.diag([1.0, 2.0]), np.diag([10.0, 20.0])), 6)
+    0.1
     """
-    size, sizes = spectral_norm(target), [spectral_norm(P) for P in proxies]
-    if size == 0.0 or not any(sizes):
-        return (0.0,) * len(sizes), size
-    # Weights in units of the matrices' norms, so that the program is well scaled.
-    A, units = target / size, [P / (s or 1.0) for P, s in zip(proxies, sizes, strict=True)]
-    rows, limits = [], []
-    u = best_u = np.zeros(len(units))
-    best, bound = math.inf, -math.inf
-    while best - bound > GAP:
-        values, vectors = np.linalg.eigh(A - weighted_sum(u, units))
-        met = float(max(-values[0], values[-1]))
-        if met < best:
-            best_u, best = u, met
-        for v, sign in ((vectors[:, 0], -1.0), (vectors[:, -1], 1.0)):
-            # sign·vᵀ(A − Σ u_i P_i)v ≤ t, as a row of the program in (u, t).
-            rows.append([*(-sign * float(v @ P @ v) for P in units), -1.0])
-            limits.append(-sign * float(v @ A @ v))
-        costs = [0.0] * len(units) + [1.0]
-        program = scipy.optimize.linprog(costs, np.array(rows), np.array(limits))
-        if not program.success:
-            break
-        u, bound = program.x[:-1], float(program.x[-1])
-    found = zip(best_u, sizes, strict=True)
-    return tuple(float(x) * size / s if s > 0 else 0.0 for x, s in found), best * size
+    size, steep = spectral_norm(target), spectral_norm(proxy)
+    if size == 0.0 or steep == 0.0:
+        return 0.0
+
+    def delta(s: float) -> float:
+        return spectral_norm(target / size - s * proxy / steep)
+
+    # From s = 2 on, in these units, δ exceeds the 1 that it has at 0.
+    found = scipy.optimize.minimize_scalar(delta, bounds=(0, 2), options={"xatol": 1e-10})
+    return float(found.x) * size / steep if found.fun < 1 else 0.0
 
 
 @dataclass(frozen=True)
@@ -313,11 +272,11 @@ class Visit:
     averaged : int
         Batches in that gradient; 0 when it is exact.
     target, difference : Spectrum
-        Of ``∇²L`` and of ``∇²L − ∇²L̂``, L̂ being the first proxy.
+        Of ``∇²L`` and of ``∇²L − ∇²L̂``.
     A : array of shape (m, m)
         The target's Hessian, or its projection on ``basis``.
-    P : tuple of arrays of shape (m, m)
-        The proxies' Hessians, likewise.
+    P : array of shape (m, m)
+        The proxy's Hessian, likewise.
     basis : array of shape (d, m) or None
         Orthonormal columns; None when m = d and nothing was projected.
     noise : array of shape (n, m)
@@ -331,7 +290,7 @@ class Visit:
     target: Spectrum
     difference: Spectrum
     A: Matrix
-    P: tuple[Matrix, ...]
+    P: Matrix
     basis: Matrix | None
     noise: Matrix
 
@@ -352,7 +311,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class HessianProbe:
-    """Measures the curvature of target and proxies at one point after another.
+    """Measures the curvature of target and proxy at one point after another.
 
     Products with the target's Hessian are its own, or secants on ``batches`` where such are given.
     One batch alone is taken as exact. Of several, an even number, two halves are compared. Noise
@@ -361,7 +320,7 @@ class HessianProbe:
 
     target: MeteredTarget
     batches: Sequence[Any]
-    proxies: Sequence[MeteredProxy]
+    proxy: MeteredProxy
     confidence: float
     looks: int
     rng: np.random.Generator
@@ -372,7 +331,7 @@ class HessianProbe:
         return len(self.batches) > 1
 
     def price(self, products: int) -> int:
-        """Return the target gradients that so many products at one point cost."""
+        """Return the target gradients that this many products at one point cost."""
         return len(self.batches) * (products + 1) if self.batches else products
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:
@@ -389,27 +348,27 @@ class HessianProbe:
 
     def _survey(
         self, w: Vector, direction: Vector, scatter: Matrix, share: int
-    ) -> tuple[Spectrum, Spectrum, Matrix, tuple[Matrix, ...], Matrix | None, Matrix]:
+    ) -> tuple[Spectrum, Spectrum, Matrix, Matrix, Matrix | None, Matrix]:
         """Return spectra, matrices, basis and noise, Krylov spaces of both directions in it."""
         size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
         factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
-        first = self.proxies[0]
-        proxy_exact = facts_of(first).exact_curvature and (
-            has(first, "hvp") or has(first, "hessian")
+        proxy = self.proxy
+        proxy_exact = facts_of(proxy).exact_curvature and (
+            has(proxy, "hvp") or has(proxy, "hessian")
         )
         if self.price(size) <= share:
             parts = [symmetric_matrix(half, w) for half in halves]
             A = (parts[0] + parts[-1]) / 2
-            P = tuple(proxy_hessian(proxy, w) for proxy in self.proxies)
+            P = proxy_hessian(proxy, w)
             error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
-            shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P[0])
-            difference = spectrum_of_matrix(A - P[0], error + shaky)
+            shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P)
+            difference = spectrum_of_matrix(A - P, error + shaky)
             return spectrum_of_matrix(A, error), difference, A, P, None, scatter
 
         # Krylov spaces of target, difference, direction, noise, and the secants' error.
         affordable = share // len(self.batches) - 1 if self.batches else share
         steps = max(AuditPolicy.least_steps, affordable // (4 + self.noisy))
-        shadow = proxy_product(first, w)
+        shadow = proxy_product(proxy, w)
         images: list[Vector] = []
 
         def product(v: Vector) -> Vector:
@@ -446,13 +405,13 @@ class HessianProbe:
         # Rows are divided by their number less one.
         noise *= math.sqrt((len(noise) - 1) / max(len(scatter) - 1, 1))
         A = basis.T @ stack_rows(vector_images).T @ solve
-        P = tuple(proxy_hessian(proxy, w, basis) for proxy in self.proxies)
+        P = proxy_hessian(proxy, w, basis)
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
         return target, difference, (A + A.T) / 2, P, basis, noise
 
-    def delta_at(self, visit: Visit, weights: Sequence[float]) -> Interval:
-        """Return δ at given weights; the projection on a subspace is a lower limit of it."""
-        apart = visit.A - weighted_sum(weights, visit.P)
+    def delta_at(self, visit: Visit, scale: float) -> Interval:
+        """Return δ at a scale of the proxy; the projection on a subspace is a lower limit of it."""
+        apart = visit.A - scale * visit.P
         seen = similarity(spectrum_of_matrix(apart, visit.difference.error))
         return seen if visit.basis is None else Interval(seen.estimate, seen.low, math.inf)
 
@@ -502,29 +461,23 @@ class Evidence:
         tail = max(tail_weight(end.residuals), tail_weight(apart))
         return QuadraticModel(A, left, back, end.noise, end.averaged, growth, bend, subspace, tail)
 
-    def shares(self, weights: Sequence[float]) -> list[float]:
-        """Return δ/H at every point, for the proxies with these weights."""
-        sizes = (spectral_norm(v.A - weighted_sum(weights, v.P)) for v in self.visits)
+    def shares(self, scale: float) -> list[float]:
+        """Return δ/H at every point, for the scaled proxy."""
+        sizes = (spectral_norm(v.A - scale * v.P) for v in self.visits)
         return [size / visit.largest for size, visit in zip(sizes, self.visits, strict=True)]
 
-    def proxy_matrices(self, weights: Sequence[float]) -> tuple[Matrix, ...]:
+    def proxy_matrices(self, scale: float) -> tuple[Matrix, ...]:
         """Return the Hessians to rehearse with: at the end, and where δ exceeds H before it.
 
         Inputs in the wrong unit give a proxy that is steep at the start and saturated at the end,
         where it looks harmless: a run begins at the start, and stays there. Hessians before the end
         are taken relative to the target's H there, which may have changed as well.
         """
-        *before, last = (visit.largest for visit in self.visits)
-        found = [self._weighted(len(before), weights)]
-        for j, (H, share) in enumerate(zip(before, self.shares(weights), strict=False)):
+        *before, end = self.visits
+        found = [scale * end.P]
+        for visit, share in zip(before, self.shares(scale), strict=False):
             if share > 1:
-                found.append(self._weighted(j, weights) * (last / H))
+                whole = visit.basis is end.basis is None
+                P = visit.P if whole else proxy_hessian(self.probe.proxy, visit.w, end.basis)
+                found.append(scale * P * (end.largest / visit.largest))
         return tuple(found)
-
-    def _weighted(self, j: int, weights: Sequence[float]) -> Matrix:
-        """Return the weighted proxies' Hessian at the j-th point, in the coordinates of the end."""
-        end, visit = self.visits[-1], self.visits[j]
-        if visit is end or visit.basis is end.basis is None:
-            return weighted_sum(weights, visit.P)
-        proxies = self.probe.proxies[: len(weights)]
-        return weighted_sum(weights, [proxy_hessian(p, visit.w, end.basis) for p in proxies])

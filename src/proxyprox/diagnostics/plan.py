@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxyprox import theory
-from proxyprox._util.validation import as_list, flag, instance, message, positive
+from proxyprox._util.validation import count_words, instance, positive
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
-from proxyprox.averaging import Averaging, Geometric, Last, Uniform
+from proxyprox.averaging import Averaging, Last, Uniform
 from proxyprox.diagnostics.rehearsal import STEPS, rehearse
 from proxyprox.diagnostics.report import (
     Audit,
@@ -18,30 +17,16 @@ from proxyprox.diagnostics.report import (
     Report,
     RoundAudit,
     Verdict,
-    step_words,
 )
 from proxyprox.diagnostics.rounds import rehearse_rounds
-from proxyprox.diagnostics.sampling import rows_at_hand
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
-from proxyprox.problems import Problem, regularized
-from proxyprox.result import Budget, Ledger, as_budget, count_words
+from proxyprox.problems import Problem
+from proxyprox.result import Budget, Ledger, as_budget
 from proxyprox.run import Run
-from proxyprox.stopping import Convex, Criterion, Residual, StronglyConvex
+from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
-__all__ = ["RunPlan", "WhatIf"]
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """One rehearsed line of the table over batch sizes; the noise is σ² divided by ``factor``."""
-
-    factor: float
-    batch_samples: float
-    sigma2: float
-    eta: float
-    steps: float
-    target_samples: float
+__all__ = ["RunPlan"]
 
 
 @dataclass(frozen=True)
@@ -66,22 +51,17 @@ class RunPlan:
         Whether that is ε; if not, a note says what is in the way.
     bill : Bill
         What the run is expected to cost.
-    what_if : tuple of WhatIf
-        The same question for other batch sizes; empty for exact gradients and guarantees.
     notes : tuple of str
         What to bear in mind.
     problem : Problem
-        The problem to run: with the scaled or mixed proxy, if one is offered, and regularised if
-        the guarantee asks for it.
+        The problem to run: with the scaled proxy, if one is offered.
     w0 : array
-        Where the audit began, and the run should.
+        The point at which the audit began, and the run should begin.
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
     atol : float
         For exact gradients: the norm of the gradient that proves ε, if μ is known; else 0, and
         the run ends by the default of :func:`~proxyprox.minimize`.
-    guaranteed : bool
-        Whether ``expected`` is the bound of a theorem, and not rehearsed.
     """
 
     method: Any
@@ -96,9 +76,7 @@ class RunPlan:
     problem: Problem = field(repr=False)
     w0: Any = field(repr=False)
     rough: bool = False
-    what_if: tuple[WhatIf, ...] = ()
     atol: float = 0.0
-    guaranteed: bool = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -113,11 +91,10 @@ class RunPlan:
         bill = self.bill
         solved = "" if self.stop is None else f", subproblems to {self.stop}"
         rough = " (rough: see the notes)" if self.rough else ""
-        promise = "guaranteed" if self.guaranteed else "expected"
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
         lines = [
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
-            f"  {promise} suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
+            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
         ]
         if self.method.exact:
             lines = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
@@ -125,11 +102,6 @@ class RunPlan:
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
         )
-        if self.what_if:
-            lines.append("  samples in a batch → target gradients, samples in all (rehearsed):")
-        for line in self.what_if:
-            steps, samples = step_words(line.steps), step_words(line.target_samples)
-            lines.append(f"    {line.batch_samples:,.0f} → {steps}, {samples}")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 
@@ -137,10 +109,6 @@ def plan(
     audit: Report,
     epsilon: float | None = None,
     budget: Budget | int | None = None,
-    *,
-    guaranteed: bool = False,
-    solved: bool = False,
-    factors: Sequence[float] = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
 ) -> RunPlan:
     """Plan the run that an audit recommends.
 
@@ -152,31 +120,16 @@ def plan(
         Wanted suboptimality; by default the audit's.
     budget : Budget or int, optional
         Limits. If they do not allow ε, the plan is the best they buy, and says so.
-    guaranteed : bool
-        Use the corollary's settings, with the upper limits of δ and σ² and the μ that the loss
-        states (``strong_convexity``; 0 if none), instead of those that did best in rehearsal: safe
-        for every loss with these constants, and far more steps. In the convex case ``problem`` has
-        ``μ/2 ‖w − w_0‖²`` added to both losses, as the theorem asks; the bound, ``expected``, is
-        on the loss without it. Not for exact gradients.
-    solved : bool
-        For ``guaranteed=True``: solve subproblems exactly, for the bound of
-        :func:`~proxyprox.theory.guarantee` with ``solved=True``. Fewer steps, nothing is added; the
-        proxy has to be convex.
-    factors : sequence of float
-        Batch sizes for the what-if table, in units of the audited batch; those that would not
-        hold one sample, or more than there are, are left out. None for exact gradients, and for
-        guarantees.
 
     Returns
     -------
     RunPlan
-        The settings, the expected bill and the what-if table.
+        The settings and the expected bill.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that cannot work, and for a guarantee that needs more steps than the budget
-        or a billion.
+        For arguments that cannot work.
 
     Examples
     --------
@@ -191,31 +144,18 @@ def plan(
     (True, True)
     """
     instance("audit", audit, Report, "an Audit, as audit(problem) returns it")
-    if flag("solved", solved) and not flag("guaranteed", guaranteed):
-        raise ValueError(message("solved", True, "False unless guaranteed=True"))
     if audit.alarm and audit.verdict is Verdict.UNSURE:
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
-    factors = [positive("factors", f) for f in as_list("factors", factors, "a list of numbers")]
     limits = as_budget(budget)
-    if flag("guaranteed", guaranteed) and (audit.refused or not isinstance(audit, Audit)):
-        allowed = "False for exact gradients, and if the audit advises against the proxy"
-        remedy = 'For exact gradients audit with curvature="secants", and plan with ProxyProx.'
-        raise ValueError(message("guaranteed", True, allowed, remedy))
     if isinstance(audit, RoundAudit):
         return _plan_rounds(audit, epsilon, limits)
     assert isinstance(audit, Audit)
-    notes, sure = [audit.sentence] if audit.refused else [], None
-    if guaranteed:
-        sure = theory.plan_run(**_known(audit, epsilon), solved=solved)
-        notes += _grounds(audit, sure)
-    settings = _guaranteed_settings(audit, sure) if sure else _rehearsed_settings(audit, epsilon)
+    notes = [audit.sentence] if audit.refused else []
+    settings = _rehearsed_settings(audit, epsilon)
     bill = _step_bill(audit, settings)
     affordable = bill.affordable(limits)
     short = settings["steps"] > affordable
-    if sure and sure.steps > min(affordable, AuditPolicy.longest):
-        remedy = f"The guarantee needs {sure.steps:.4g} steps; solved=True may need fewer."
-        raise ValueError(message("epsilon", epsilon, "one that the budget can guarantee", remedy))
     if short:
         settings = _rehearsed_settings(audit, audit.epsilon, int(max(affordable, 1)))
         ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
@@ -223,17 +163,15 @@ def plan(
     elif settings["expected"] > epsilon:
         missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
         notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
-    rough, factors = _rough(audit, guaranteed), [] if sure else _feasible(audit, factors)
+    rough = _rough(audit)
     return RunPlan(
         **settings,
         epsilon=epsilon,
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
         bill=bill.times(settings["steps"]),
-        what_if=tuple(_what_if(audit, epsilon, factor) for factor in factors),
         notes=(*notes, *rough),
         w0=audit.w0,
         rough=bool(rough),
-        guaranteed=guaranteed,
     )
 
 
@@ -275,15 +213,15 @@ def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> Ru
     )
 
 
-def _rough(audit: Audit, guaranteed: bool) -> list[str]:
-    """Say why steps and suboptimality may be far off; a guarantee needs no quadratic model."""
+def _rough(audit: Audit) -> list[str]:
+    """Say why steps and suboptimality may be far off."""
     outcome, notes = "the run may need several times these steps, or fewer", []
     bend, tail = audit.model.bend, audit.model.tail
     if audit.doubts:
         notes.append(f"The audit has its doubts (audit.doubts): {outcome}. Use safeguard=True.")
-    if bend > AuditPolicy.bent and not guaranteed:
+    if bend > AuditPolicy.bent:
         notes.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {outcome}.")
-    if tail > AuditPolicy.heavy and not guaranteed:
+    if tail > AuditPolicy.heavy:
         heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
         notes.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
     return notes
@@ -308,53 +246,6 @@ def _rehearsed_settings(audit: Audit, epsilon: float, steps: int | None = None) 
     }
 
 
-def _known(audit: Audit, epsilon: float) -> dict[str, float]:
-    """Return what a guarantee rests on."""
-    offered = {Verdict.USE_SCALED: audit.scale, Verdict.USE_MIXED: audit.mixture}.get(audit.leaning)
-    # The smallest curvature at a few points bounds nothing elsewhere.
-    stated = getattr(audit.problem.objective, "strong_convexity", None) or 0.0
-    known = {"epsilon": epsilon, "B": audit.B, "mu": float(stated)}
-    sigma = math.sqrt(audit.sigma2.high)
-    return known | {"delta": (offered or audit).delta.high, "sigma": sigma}
-
-
-def _grounds(audit: Audit, used: theory.Plan) -> list[str]:
-    """Say what a guarantee rests on."""
-    known = _known(audit, audit.epsilon)
-    guessed = " (estimated: give B to audit if you can)" * (audit.B_source == "estimated")
-    curved = "on convexity alone, as the loss states no strong_convexity"
-    if known["mu"] > 0:
-        curved = f"on μ = {known['mu']:.3g}, the strong_convexity that the loss states"
-    limits = f"δ ≤ {known['delta']:.3g} and σ² ≤ {known['sigma'] ** 2:.3g}"
-    notes = [
-        f"The guarantee rests on B = {audit.B:.3g}{guessed}, on {limits}, the upper limits at "
-        f"{count_words(len(audit.points), 'point')}, and {curved}."
-    ]
-    if used.regularized:
-        added = f"The problem has μ/2 ‖w − w_0‖² with μ = {used.mu:.3g} added to both losses"
-        notes.append(f"{added}; the guarantee is for the loss without.")
-    if used.solved:
-        notes.append("It is for a convex proxy and exact solves; what is left adds about ε/1000.")
-    return notes
-
-
-def _guaranteed_settings(audit: Audit, found: theory.Plan) -> dict[str, Any]:
-    """Return a guarantee's plan as arguments of a run."""
-    problem = audit.recommended
-    stop: Criterion = Residual(found.tol) if found.solved else StronglyConvex(found.mu, found.G)
-    if found.regularized:
-        problem = regularized(problem, found.mu, audit.w0)
-        stop = Convex(found.steps, found.G)
-    return {
-        "method": ProxyProx(found.eta),
-        "steps": found.steps,
-        "stop": stop,
-        "averaging": Geometric(found.average) if found.average else Uniform(),
-        "expected": found.guarantee,
-        "problem": problem,
-    }
-
-
 def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     """Return what one outer step costs.
 
@@ -371,20 +262,3 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
     work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
     seconds = audit.batch.seconds + used.seconds
     return replace(audit.batch, proxy_gradients=float(work), seconds=seconds)
-
-
-def _feasible(audit: Audit, factors: Sequence[float]) -> list[float]:
-    """Return the factors of batches with at least one sample and at most all."""
-    size = audit.batch.target_samples
-    # Exact gradients tell nothing of the noise that smaller batches have.
-    if audit.sigma2.high == 0:
-        return []
-    return [f for f in factors if 1 <= size * f <= (rows_at_hand(audit.problem) or math.inf)]
-
-
-def _what_if(audit: Audit, epsilon: float, factor: float) -> WhatIf:
-    """Return how many steps batches ``factor`` times as large need."""
-    size, sigma2 = audit.batch.target_samples * factor, audit.sigma2.estimate / factor
-    P = None if audit.refused else audit.proxy_matrices
-    found = rehearse(audit.model.with_noise_divided_by(factor), P, epsilon)
-    return WhatIf(factor, size, sigma2, found.eta, found.steps, found.steps * size)

@@ -28,7 +28,7 @@ batches of b rows. The components' excesses x are then coupled,
 
 and the eigenvalues of that matrix take the place of q²: steps so long that one is 1 or more
 diverge, however little noise there is at the minimum. The mean of the iterates meets the noise of
-its average excess. Where A was only met on a subspace, which holds a small part of its trace, that
+its average excess. If A was only met on a subspace, which holds a small part of its trace, that
 noise is taken to have the shape of the noise at the minimum, which is known as a whole.
 
 A loss that is not quadratic bends: iterates that noise scatters over an excess v have a mean that
@@ -42,7 +42,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
@@ -80,7 +80,7 @@ class QuadraticModel:
         Whether A is the projection on a part of the space.
     tail : float
         How much more the sizes of batches' noise vary than those of Gaussian noise, at the point or
-        on the way there; about 1 where no row stands out.
+        on the way there; about 1 if no row stands out.
     """
 
     A: Matrix
@@ -97,17 +97,6 @@ class QuadraticModel:
     def start_excess(self) -> float:
         """The suboptimality of the start, ``½ gᵀA⁺g``."""
         return float(ErrorCurve.of(self).start.sum())
-
-    @property
-    def start_distance(self) -> float:
-        """The distance of the start to the minimiser, ``‖A⁺g‖``."""
-        curve = ErrorCurve.of(self)
-        return math.sqrt(float(np.sum(2 * curve.start / curve.theta)))
-
-    def with_noise_divided_by(self, factor: float) -> QuadraticModel:
-        """Return the model for batches ``factor`` times as large."""
-        growth = self.growth if self.subspace else self.growth / factor
-        return replace(self, residuals=self.residuals / math.sqrt(factor), growth=growth)
 
 
 def rehearse(
@@ -128,7 +117,7 @@ def rehearse(
     epsilon : float
         Wanted suboptimality.
     steps : int, optional
-        Compare step sizes by the excess after so many steps instead.
+        Compare step sizes by the excess after this many steps instead.
 
     Examples
     --------
@@ -153,7 +142,7 @@ def rehearse(
 
 
 def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
-    """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
+    """Yield when last and mean iterate reach ε, or what they reach after this many steps."""
     limit = epsilon if steps is None else np.finfo(np.float64).max
     for averaged, curve in enumerate(excess):
         first = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import count_words
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
 from proxyprox.intervals import Interval
-from proxyprox.problems import MixedProxy, Problem, ScaledProxy, Zero
-from proxyprox.result import Budget, Ledger, count_words
+from proxyprox.problems import Problem, ScaledProxy, Zero
+from proxyprox.result import Budget, Ledger
 
 __all__ = [
     "Audit",
     "Bill",
-    "CostRatio",
     "Interval",
     "PointAudit",
     "Prediction",
@@ -37,7 +37,6 @@ MEANINGS = {
     "H": ("smoothness H", "the target's strongest curvature"),
     "mu": ("strong convexity μ", "the target's weakest curvature"),
     "sigma2": ("noise σ²", "how far one batch's gradient is off, squared"),
-    "rho2": ("proxy noise ρ²", "the same for a proxy that is sampled"),
 }
 
 
@@ -46,7 +45,6 @@ class Verdict(Enum):
 
     USE = "Use it: with this proxy no more target gradients are needed than without."
     USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
-    USE_MIXED = "Use the mixture below: it saves target gradients that this proxy alone does not."
     DO_NOT_USE = "Do not use it: it saves too few target gradients, or none."
     ONE_ROUND = "Use it: the proxy has the target's curvature, so that one full gradient solves it."
     UNSURE = "Unsure: what was measured does not describe the way to the minimum."
@@ -130,33 +128,24 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Target gradients to the accuracy ε.
+    """Target gradients to the accuracy ε, rehearsed on the quadratic model of this very target.
 
     Attributes
     ----------
-    regime : str
-        ``"strongly convex"`` or ``"convex"``: which of the paper's statements was used.
-    sgd, accelerated, proxyprox : float
-        The paper's orders of magnitude, constants left out: for comparison with one another.
-    rehearsed_sgd, rehearsed_proxyprox : Rehearsal
-        Tuned SGD and tuned ProxyProx on the quadratic model of this very target.
-    rehearsed_best : Rehearsal
-        ProxyProx with the proxy that is offered (scaled or mixed); the same as
-        ``rehearsed_proxyprox`` when nothing is.
+    sgd, proxyprox : Rehearsal
+        Tuned SGD, and tuned ProxyProx with the proxy as it is.
+    best : Rehearsal
+        ProxyProx with the scaled proxy if that is offered; otherwise the same as ``proxyprox``.
     """
 
-    regime: str
-    sgd: float
-    accelerated: float
-    proxyprox: float
-    rehearsed_sgd: Rehearsal
-    rehearsed_proxyprox: Rehearsal
-    rehearsed_best: Rehearsal
+    sgd: Rehearsal
+    proxyprox: Rehearsal
+    best: Rehearsal
 
     @property
     def saved(self) -> float:
         """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
-        return ratio(self.rehearsed_sgd.steps, self.rehearsed_best.steps)
+        return ratio(self.sgd.steps, self.best.steps)
 
     def words(self, refused: bool) -> str:
         """Return both numbers of steps and the gain, to read.
@@ -164,7 +153,7 @@ class Prediction:
         Examples
         --------
         >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
-        >>> Prediction("convex", 1.0, 1.0, 1.0, one, two, two).words(refused=False)
+        >>> Prediction(one, two, two).words(refused=False)
         'SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
         """
         gain = self.saved
@@ -174,7 +163,7 @@ class Prediction:
             outcome = "no gain at this ε, where noise alone decides, and no loss"
         else:
             outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
-        sgd, best = (step_words(r.steps) for r in (self.rehearsed_sgd, self.rehearsed_best))
+        sgd, best = (step_words(r.steps) for r in (self.sgd, self.best))
         return f"SGD needs {sgd} target gradients, ProxyProx {best} (rehearsed): {outcome}."
 
 
@@ -220,19 +209,19 @@ class PointAudit(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """A better use of the proxies at hand.
+    """The best scale of the proxy.
 
     Attributes
     ----------
-    weights : tuple of float
-        One for each proxy audited: the scale of a single one, or a mixture.
+    value : float
+        The factor.
     delta : Interval
-        δ at these weights, at the end of the path.
+        δ with it, at the end of the path.
     helps : bool
-        Whether it is offered: a mixture or scale that changes nothing is not.
+        Whether it is offered: a scale that changes nothing is not.
     """
 
-    weights: tuple[float, ...]
+    value: float
     delta: Interval
     helps: bool
 
@@ -269,21 +258,6 @@ class Bill:
         return min((limit // each for limit, each in pairs if limit and each), default=math.inf)
 
 
-class CostRatio(NamedTuple):
-    """What a target gradient costs against a proxy gradient.
-
-    Attributes
-    ----------
-    ratio : float
-        Target over proxy.
-    unit : str
-        ``"seconds"``, measured, or ``"given"``.
-    """
-
-    ratio: float
-    unit: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """What every audit says.
@@ -309,9 +283,8 @@ class Report:
         ``"given"`` or ``"estimated"``.
     ledger : Ledger
         What the audit itself cost.
-    problem, others, weights, w0
-        What was audited and from where: the problem, the further proxies, and the weights of the
-        proxies that the leaning is for.
+    problem, factor, w0
+        What was audited and from where, and the scale of the proxy that the leaning is for.
     """
 
     verdict: Verdict
@@ -323,8 +296,7 @@ class Report:
     ledger: Ledger
     problem: Problem = field(repr=False)
     w0: Vector = field(repr=False)
-    others: tuple[Any, ...] = field(default=(), repr=False)
-    weights: tuple[float, ...] = (1.0,)
+    factor: float = 1.0
     reasons: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     alarm: str = ""
@@ -354,10 +326,8 @@ class Report:
     def recommended(self) -> Problem:
         """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
         proxy: Any = self.problem.proxy
-        if len(self.weights) > 1:
-            proxy = MixedProxy((proxy, *self.others), self.weights)
-        elif self.weights != (1.0,):
-            proxy = ScaledProxy(proxy, self.weights[0])
+        if self.factor != 1.0:
+            proxy = ScaledProxy(proxy, self.factor)
         return replace(self.problem, proxy=Zero() if self.refused else proxy)
 
     def lines(self) -> list[str]:
@@ -381,22 +351,12 @@ class Audit(Report):
     ----------
     mu, sigma2 : Interval
         Strong convexity, and noise of a target gradient.
-    rho2 : Interval
-        Noise of the proxy's sampled gradients at the start (0 if it samples nothing).
     points : tuple of PointAudit
         The start first, then the points of the path.
     scale : Suggestion
         The best scale of the proxy.
-    mixture : Suggestion or None
-        The best non-negative mixture, when several proxies were given.
     prediction : Prediction
         Target gradients that each method needs.
-    cost : CostRatio
-        A target gradient against a proxy gradient.
-    B : float
-        Distance to the minimiser that the theorems are told.
-    B_source : str
-        ``"given"`` or ``"estimated"``.
     confidence : float
         Confidence of the intervals.
     batch : Bill
@@ -408,14 +368,9 @@ class Audit(Report):
 
     mu: Interval
     sigma2: Interval
-    rho2: Interval
     points: tuple[PointAudit, ...]
     scale: Suggestion
-    mixture: Suggestion | None
     prediction: Prediction
-    cost: CostRatio
-    B: float
-    B_source: str
     confidence: float
     batch: Bill
     model: Any = field(repr=False)
@@ -428,11 +383,11 @@ class Audit(Report):
         return self.prediction.words(self.refused)
 
     def lines(self) -> list[str]:
-        """Return the report line by line, with the estimates and the theory's orders."""
+        """Return the report line by line, with the estimates."""
         *lead, used = super().lines()
         if self.alarm:
             return [*lead, used]
-        found, count = self.prediction, len(self.points)
+        count = len(self.points)
         place = f"the largest over the points visited, {count} in all (of μ the smallest)"
         place = "at the only point visited, the start" if count == 1 else place
         names = MEANINGS.items()
@@ -441,10 +396,6 @@ class Audit(Report):
             *lead,
             f"{place}, {self.confidence:.0%} limits:",
             *estimates,
-            f"to ε = {self.epsilon:.3g} ({self.epsilon_source}), target gradients in theory "
-            f"({found.regime}, constants left out): SGD {found.sgd:.3g}, accelerated "
-            f"{found.accelerated:.3g}, ProxyProx {found.proxyprox:.3g}",
-            f"a target gradient costs {self.cost.ratio:.3g} proxy gradients ({self.cost.unit})",
             used,
         ]
 

@@ -16,7 +16,7 @@ from proxyprox._util.validation import has
 from proxyprox.diagnostics.report import Bill, Matrix
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
+from proxyprox.oracle import Query, as_gradient, price
 from proxyprox.problems import Problem
 from proxyprox.result import Ledger
 
@@ -170,13 +170,3 @@ class MeteredTarget:
             if not all_finite(answer):
                 raise NonFiniteError(f"the target's {name} is not finite at a point of the audit")
         return answer
-
-
-def proxy_noise(
-    proxy: MeteredProxy, w: Vector, count: int, confidence: float, rng: np.random.Generator
-) -> Interval:
-    """Return ρ², the variance of the proxy's sampled gradients; zero if it samples nothing."""
-    batches = [copy_tree(proxy.sample(rng)) for _ in range(count)] if proxy.sample else [None]
-    if batches[0] is None:
-        return Interval(0.0, 0.0, 0.0)
-    return noise_level(stack_rows(proxy.gradient(w, batch) for batch in batches), confidence)

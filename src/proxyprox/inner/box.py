@@ -35,7 +35,7 @@ def factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
     while True:
         np.fill_diagonal(matrix, diagonal + shift)
         try:
-            factor = cho_factor(matrix)
+            factor = cho_factor(matrix, check_finite=False)
             # Callers look at what comes out: an overflow in q is theirs to handle.
             return lambda q: cho_solve(factor, q, check_finite=False)
         except np.linalg.LinAlgError:
@@ -45,7 +45,7 @@ def factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
 def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
     """Return the minimiser of ``g·p + p·Bp/2`` within bounds, by projected Newton steps from 0.
 
-    Where a bound is so close that it blocks such a step, one along the gradient reaches it.
+    If a bound is so close that it blocks such a step, one along the gradient reaches it.
     """
 
     def model(p: Array) -> float:

@@ -1,6 +1,6 @@
 r"""A quasi-Newton method in the proxy's geometry, for targets that answer slowly and exactly.
 
-Every outer step is one round: the target's gradient (and value, where there is one) at a trial
+Every outer step is one round: the target's gradient (and value, if there is one) at a trial
 point. BFGS usually starts from a multiple of the identity and learns all of the curvature from
 rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
@@ -50,14 +50,14 @@ from proxyprox._util.arrays import (
     same_point,
     to_numpy,
 )
-from proxyprox._util.validation import flag, whole
+from proxyprox._util.validation import flag, nonnegative, whole
 from proxyprox.inner.base import NonFiniteError, SolverPolicy
 from proxyprox.inner.box import absolute, box_minimum, factored
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
 
@@ -94,6 +94,15 @@ class QuasiNewtonPolicy:
         Of linear systems with a Hessian that is applied.
     grid : tuple
         Decimal logarithms of the smallest and the largest λ and c, and how many are tried.
+    stay : float
+        c and λ of a Hessian that is kept change if that lowers their misfit by more. This one and
+        the others below: benchmarks/glm_seconds.py.
+    watched : int
+        Rounds by which the pace of a run is judged.
+    doubt : float
+        By this factor more is taken to be left than the model says, until losses confirm it.
+    close : float
+        The share of the first gap at which such a run is expected to end.
     """
 
     shortest: float = 0.1
@@ -107,6 +116,10 @@ class QuasiNewtonPolicy:
     decisive: float = 2.0
     tolerance: float = 1e-5
     grid: tuple[float, float, int] = (-12.0, 4.0, 161)
+    stay: float = 0.5
+    watched: int = 6
+    doubt: float = 100.0
+    close: float = 1e-9
 
 
 class Curvature:
@@ -117,12 +130,14 @@ class Curvature:
     """
 
     def __init__(
-        self, proxy: Any, w: Vector, units: Array, free: Array, known: Matrix | None = None
-    ) -> None:
+        self, proxy: Any, w: Vector, units: Array, free: Array, known: Matrix | None = None,
+        *, form: bool = False,
+    ) -> None:  # fmt: skip
         self.proxy, self.w, self.units, self.free = proxy, w, units, free
         self.size = len(units)
         self.matrix: Array | None = None
-        if forms_matrix(proxy, self.size, known):
+        self._solver: tuple[float, float, Callable[[Array], Array]] | None = None
+        if form or forms_matrix(proxy, self.size, known):
             if known is not None:
                 full = to_numpy(known)
             elif proxy.hessian is not None:
@@ -131,9 +146,13 @@ class Curvature:
                 full = np.stack([self._product(row) for row in np.eye(self.size)])
             if not np.isfinite(full).all():
                 raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
-            kept = units[:, None] * full.astype(np.float64) * units
-            kept = kept[np.ix_(free, free)]
-            self.matrix = absolute((kept + kept.T) / 2)
+            kept = full.astype(np.float64, copy=False)
+            if (units != 1).any():
+                kept = units[:, None] * kept * units
+            kept = kept if free.all() else kept[np.ix_(free, free)]
+            # The Hessian of a sample of a convex loss is not checked: that takes a factor.
+            convex = form and facts_of(proxy).convex
+            self.matrix = kept if convex else absolute((kept + kept.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
             # The product with random signs is about as long as the Frobenius norm.
@@ -174,7 +193,9 @@ class Curvature:
         """Return what solves with ``scale · A + shift · unit · I``."""
         shift = max(shift * self.unit, 1e-300)
         if self.matrix is not None:
-            return factored(scale * self.matrix, shift)
+            if self._solver is None or self._solver[:2] != (scale, shift):
+                self._solver = scale, shift, factored(scale * self.matrix, shift)
+            return self._solver[2]
 
         def solve(q: Array) -> Array:
             tolerance = QuasiNewtonPolicy.tolerance * norm(q)
@@ -188,7 +209,7 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Identity:
-    """What takes the place of the Hessian where there is no proxy, or a useless one."""
+    """What takes the place of the Hessian if there is no proxy, or a useless one."""
 
     size: int
 
@@ -279,12 +300,22 @@ class Metric:
         gap = min(max(gap, -most), most)
         return replace(self, score=QuasiNewtonPolicy.fade * self.score + gap)
 
-    def fitted(self, curvature: Curvature, pairs: list[Pair], *, quadratic: bool) -> Metric:
-        """Return the metric with c and λ that suit the curvature along the last steps."""
+    def fitted(
+        self, curvature: Curvature, pairs: list[Pair], *, quadratic: bool, stay: float = 0.0
+    ) -> Metric:
+        """Return the metric with c and λ that suit the curvature along the last steps.
+
+        If ``stay`` is not zero, only a misfit that is lower by more than that changes them.
+        """
         policy, pairs = QuasiNewtonPolicy, pairs[-QuasiNewtonPolicy.window :]
         if not pairs:
             return self
-        along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
+        if curvature.matrix is None:
+            along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
+        else:
+            steps = np.array([s for s, _, _ in pairs])
+            along = np.abs(((steps @ curvature.matrix) * steps).sum(axis=1))
+            along /= np.array([sy for _, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = policy.fade ** np.arange(len(pairs))[::-1]
         scales, shifts = self.scales(along), np.logspace(*policy.grid)
@@ -293,6 +324,11 @@ class Metric:
         if not quadratic:
             misfit += policy.price * np.abs(np.log(scales))[:, None]
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
+        if stay:
+            now = self.scale * along + self.shift * length
+            own = float((now - np.log(now)) @ weight) + policy.price * abs(math.log(self.scale))
+            if own <= float(misfit[row, column]) + stay:
+                return self
         lowest = 0.0 if quadratic else self.shift / policy.slowest
         return replace(self, scale=float(scales[row]), shift=max(float(shifts[column]), lowest))
 
@@ -309,13 +345,15 @@ class Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
         shifts = np.logspace(*QuasiNewtonPolicy.grid)
         low, high = 0, len(shifts) - 1
+        # The smallest first: a good proxy needs no other.
+        middle = 0
         while low < high:
-            middle = (low + high) // 2
             step = curvature.solver(self.scale, float(shifts[middle]))(gradient)
             if float(gradient @ step) / 2 <= decrease:
                 high = middle
             else:
                 low = middle + 1
+            middle = (low + high) // 2
         return replace(self, shift=float(shifts[low]))
 
 
@@ -328,6 +366,8 @@ class QuasiNewtonState:
     target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
     ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
     pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
+    ``anchor`` is where the Hessian was formed that is kept, ``losses`` are the first one and the
+    last ones, ``fall`` is what a proxy of the target's rows says of the way to its minimum.
     """
 
     w: Vector
@@ -349,7 +389,11 @@ class QuasiNewtonState:
     steps: list[Vector] = field(default_factory=list)
     changes: list[Vector] = field(default_factory=list)
     metric: Metric = Metric()
+    anchor: Vector | None = None
+    losses: list[float] = field(default_factory=list)
+    fall: float = 0.0
     note: str = ""
+    leap: int = 0
 
 
 @dataclass(frozen=True)
@@ -367,6 +411,13 @@ class ProxyBFGS(Method):
     start_at_proxy : bool
         Whether the run begins at the proxy's minimum, searched from w0, if it has one. A w0 that is
         given is asked about first, and kept if it is lower.
+    sample : int
+        Rows of the target that take the place of a proxy if the problem has none, one from each
+        of as many stretches of the table; 0 for none. Seconds count there, not rounds: its Hessian
+        is formed once and kept.
+    worth : float
+        Rounds that such a Hessian takes as long as: until more than these seem to be left, the run
+        is L-BFGS's.
 
     Notes
     -----
@@ -390,21 +441,28 @@ class ProxyBFGS(Method):
 
     memory: int = 200
     start_at_proxy: bool = True
+    sample: int = 0
+    worth: float = 0.0
 
     exact: ClassVar[bool] = True
     backtracks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Check both settings."""
+        """Check the settings."""
         whole("memory", self.memory)
         flag("start_at_proxy", self.start_at_proxy)
+        whole("sample", self.sample, 0)
+        nonnegative("worth", self.worth)
 
     def defaults(self) -> None:
         """Return None: no subproblem is solved."""
 
     def prepare(self, problem: Any) -> Any:
-        """Return the problem with gradients of least squares by secants on the coarse model's."""
-        return problem.with_secants()
+        """Return the problem, with a sample of the target if it has no proxy."""
+        draw = facts_of(problem.objective).subsample
+        if self.sample and draw is not None and isinstance(problem.proxy, Zero):
+            return problem.with_proxy(draw(self.sample))
+        return problem
 
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
@@ -421,11 +479,15 @@ class ProxyBFGS(Method):
         if found is None or bool((found == w0).all()):
             return QuasiNewtonState(w0, w0, **kept)
         lowest = float(problem.proxy.value(found))
-        return QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        if facts_of(problem.proxy).empirical:
+            kept["fall"] = float(problem.proxy.value(w0)) - lowest
+        state = QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        # Proxies whose weights are not known yet are asked first whether they have its gradient.
+        return self.keep_start(state) if facts_of(problem.proxy).learns else state
 
     def keep_start(self, state: QuasiNewtonState) -> QuasiNewtonState:
         """Ask about w0 first, and then about the proxy's minimum."""
-        if state.other is None:
+        if state.other is None or state.given:
             return state
         return replace(state, w=state.other, trial=state.other, other=state.w, given=True)
 
@@ -439,6 +501,20 @@ class ProxyBFGS(Method):
         if state.gradient is None or state.direction is None:
             return math.nan
         return -dot(state.gradient, state.direction)
+
+    def gaps(self, state: QuasiNewtonState) -> tuple[float, float]:
+        """Return what is left by the model, or by the last losses if that is more."""
+        losses, policy = state.losses, QuasiNewtonPolicy
+        left = self.promise(state) / 2
+        if not left >= 0 or len(losses) < 2:
+            return math.nan, math.nan
+        falls = -np.diff(losses[-policy.watched :])
+        if len(falls) < 2 or not (falls > 0).all():
+            left = policy.doubt * max(left, 0.0 if falls[-1] > 0 else abs(float(falls[-1])))
+        else:
+            ratio = min(float(falls[-1] / falls[0]) ** (1 / (len(falls) - 1)), 0.99)
+            left = max(left, float(falls[-1]) * ratio / (1 - ratio))
+        return left, state.fall + losses[0] - losses[-1] + left
 
     def note(self, state: QuasiNewtonState) -> str:
         """Say why the run did not begin at the proxy's minimum."""
@@ -463,16 +539,25 @@ class ProxyBFGS(Method):
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
             state = replace(state, w=state.trial, **known)
+            if state.leap:
+                return self._start(replace(state, other=None), step)
             if state.given or (
                 state.other is not None
                 and value is not None
-                and not value <= step.proxy.value(state.other)
+                and (not value <= step.proxy.value(state.other))
             ):
                 return replace(state, trial=state.other)
             return self._start(state, step)
         if state.direction is None:
             return self._start(self._choose_start(state, known, step), step)
         return self._judge(state, known, step)
+
+    def adapt(
+        self, state: QuasiNewtonState, before: Any, after: Any, *, leap: bool
+    ) -> QuasiNewtonState:
+        """Keep the pairs, which are the target's alone; judge the new metric from the start."""
+        metric = Metric(shift=state.metric.shift) if leap else replace(state.metric, scale=1.0)
+        return replace(state, metric=metric, leap=2 if leap else state.leap)
 
     def _choose_start(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
@@ -505,6 +590,7 @@ class ProxyBFGS(Method):
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
         local = Local(state, step.proxy)
+        state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
             if state.lowest is None or state.value is None:
@@ -544,6 +630,17 @@ class ProxyBFGS(Method):
             if abs(rise) > rounding(state.w) * abs(state.value):
                 change, bend = rise, _bend(rise, slope, end)
         accepted = change <= SolverPolicy.sufficient * slope
+        if state.leap == 1:
+            # Elsewhere the mean curvature on a long way is not that at its end.
+            state, pair = replace(state, leap=0), dict[str, Any]()
+            if bend < agreement**2:
+                pair["steps"] = [*state.steps, move][-self.memory :]
+                pair["changes"] = [*state.changes, gradient - state.gradient][-self.memory :]
+            if change < 0:
+                lowest = float(step.proxy.value(state.trial))
+                state = replace(state, w=state.trial, lowest=lowest, rejected=0, **known)
+            state = replace(state, length=1.0, **pair)
+            return self._start(state, step)
         if not accepted and bend >= agreement:
             return self._shorten(state, _shorter(rise, slope, end), step)
         quadratic = state.agrees and bend < agreement**2
@@ -554,6 +651,7 @@ class ProxyBFGS(Method):
         )
         if accepted:
             state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
+            state = self._watch(state)
         else:
             # Its minimum is at this share of the step, and may be so along the next one: a metric
             # that is too flat overshoots again and again.
@@ -562,12 +660,41 @@ class ProxyBFGS(Method):
         local = Local(state, step.proxy)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
+            if self.sample:
+                stay = QuasiNewtonPolicy.stay
+                return metric.fitted(curvature, local.pairs, quadratic=False, stay=stay)
             newest = usable(local.steps[-1], local.changes[-1])
             if newest is not None:
                 metric = metric.scored(curvature, newest)
             return metric.fitted(curvature, local.pairs, quadratic=quadratic)
 
         return self._search(state, local, step.proxy, fit)
+
+    def _watch(self, state: QuasiNewtonState) -> QuasiNewtonState:
+        """Return the state with its loss noted, and with an anchor once that is worth its time."""
+        if state.value is not None:
+            losses = [*state.losses, state.value]
+            losses = [losses[0], *losses[1:][-2 * QuasiNewtonPolicy.watched :]]
+            state = replace(state, losses=losses)
+        if not self.sample or state.anchor is not None:
+            return state
+        if not self.worth or self._rounds_left(state.losses) > self.worth:
+            return replace(state, anchor=state.w)
+        return state
+
+    def _rounds_left(self, losses: list[float]) -> float:
+        """Return how many more rounds a run needs whose gap shrinks as the last losses say."""
+        half = QuasiNewtonPolicy.watched // 2
+        if len(losses) < 2 * half + 2:
+            return 0.0
+        middle, last = losses[-1 - half], losses[-1]
+        before, after = losses[-1 - 2 * half] - middle, middle - last
+        if not 0 < after < before:
+            return math.inf if after > 0 else 0.0
+        ratio = after / before
+        gap = after * ratio / (1 - ratio)
+        left = math.log(gap / (QuasiNewtonPolicy.close * (losses[0] - last + gap)))
+        return max(left, 0.0) / -math.log(ratio) * half
 
     def _search(
         self,
@@ -578,13 +705,25 @@ class ProxyBFGS(Method):
     ) -> QuasiNewtonState:
         """Return the state with a new direction and the trial of length one along it."""
         try:
-            curvature = local.curvature(proxy)
+            curvature = self._curvature(state, local, proxy)
             if curvature is not None:
                 state = replace(state, metric=fit(state.metric, curvature))
-            return self._advance(state, local, curvature)
+            return self._leap(self._advance(state, local, curvature), proxy)
         except NonFiniteError:
             # Without the proxy's Hessian the step is plain BFGS.
             return self._advance(state, local, None)
+
+    def _curvature(self, state: QuasiNewtonState, local: Local, proxy: Any) -> Curvature | None:
+        """Return the proxy's Hessian: here, or the one that is kept."""
+        if not self.sample or state.lower is not None:
+            return local.curvature(proxy)
+        if state.anchor is None:
+            return None
+        known = proxy.derived.get("curvature")
+        if known is None or not same_point(known.w, state.anchor):
+            known = Curvature(proxy, state.anchor, local.units, local.free, form=True)
+            proxy.derived["curvature"] = known
+        return known  # type: ignore[no-any-return]
 
     def _advance(
         self, state: QuasiNewtonState, local: Local, curvature: Curvature | Identity | None
@@ -617,6 +756,21 @@ class ProxyBFGS(Method):
         state = replace(state, direction=direction, agrees=agrees)
         return replace(state, trial=_inside(state, state.w + state.length * direction))
 
+    def _leap(self, state: QuasiNewtonState, proxy: Any) -> QuasiNewtonState:
+        """Return the state with the minimum of a proxy that has changed for the better as trial."""
+        if state.leap != 2:
+            return state
+        box = None if state.lower is None else Box(state.lower, state.upper)
+        found = find_minimum(proxy, state.w, penalty=box)
+        if found is not None:
+            # The change that the proxy predicts, with the target's slope in place of its own.
+            way = found - state.w
+            fall = proxy.value(found) - proxy.value(state.w)
+            fall += dot(state.gradient - proxy.gradient(state.w), way)
+            if dot(state.gradient, way) < 0 and fall < 0:
+                return replace(state, leap=1, direction=way, trial=found, length=1.0)
+        return replace(state, leap=0)
+
     def _shorten(self, state: QuasiNewtonState, share: float, step: OuterStep) -> QuasiNewtonState:
         """Return the state with a trial nearer to w, at about a share of the length."""
         share = min(max(share, QuasiNewtonPolicy.shortest), QuasiNewtonPolicy.longest)
@@ -635,7 +789,7 @@ class ProxyBFGS(Method):
 class Local:
     """A state in the units of the parameters; NumPy arrays.
 
-    ``held`` are the parameters that rest at a bound. Where B is a matrix all of them are kept, and
+    ``held`` are the parameters that rest at a bound. If B is a matrix all of them are kept, and
     steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
     """
 
@@ -657,7 +811,7 @@ class Local:
         self.pairs = [pair for pair in both if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
-        """Return the proxy's Hessian here; None where there is no proxy."""
+        """Return the proxy's Hessian here; None if there is no proxy."""
         if not self.free.any() or (isinstance(proxy, Zero) and self.known is None):
             return None
         return Curvature(proxy, self.w, self.units, self.free, self.known)

@@ -26,8 +26,8 @@ from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, d
 from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
-from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms
-from proxyprox.problems.protocols import Batch, Facts, Work, facts_of
+from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
+from proxyprox.problems.protocols import Batch, Facts, Work
 
 
 class Combination:
@@ -77,7 +77,7 @@ class Combination:
         works = [each.work for each in stated if each.work is not None]
         work = None
         if len(works) == len(stated):
-            gradients, hessians, rows = zip(*works, strict=True)
+            gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
         sampled = all(each.sampled_hessian is not None for each in stated)
         starts = (each.start for each in stated if each.start is not None)

@@ -36,8 +36,8 @@ from proxyprox.problems.protocols import Batch, Facts, HessianOf, Paired, Work
 
 Array = np.ndarray[Any, Any]
 
-# Entries of the dense row blocks that sums over rows go through (2 MiB of float64).
-BLOCK = 1 << 18
+# Entries of the dense row blocks that sums over rows go through (1 MiB of float64).
+BLOCK = 1 << 17
 # Parts of a long dense table that may be read at the same time.
 PARTS = 8
 
@@ -47,8 +47,9 @@ class Design:
 
     def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
         self.X = X if checked else _check_inputs(X)
-        self.XT = self.X.T
         self.sparse = scipy.sparse.issparse(self.X)
+        # Products with torch's tensors do not go through blocks of rows.
+        self.in_blocks = bool(self.sparse or type(self.X) is np.ndarray or is_numpy_array(self.X))
         self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
@@ -58,19 +59,102 @@ class Design:
         """The namespace of vectors that multiply this matrix."""
         return np if self.sparse else namespace(self.X)
 
+    @cached_property
+    def whole(self) -> Any:
+        """The matrix as one block, in float64 if it is NumPy's; None if it is cut into several."""
+        one_block = not self.in_blocks or self.rows <= self.step
+        return self.part(slice(0, self.rows)) if one_block else None
+
     def asarray(self, array: Any) -> Any:
-        """Return a NumPy array in the library, dtype and device of the data."""
-        if self.sparse:
-            return np.asarray(array, dtype=self.X.dtype)
+        """Return a NumPy array in the library and device of the data; NumPy's are float64."""
+        if self.in_blocks:
+            return np.asarray(array, dtype=np.float64)
         return from_numpy(np.asarray(array), like=self.X)
+
+    @cached_property
+    def step(self) -> int:
+        """Rows of a block that stays in the cache; of sparse data, rows of a few of these."""
+        if self.sparse:
+            return max(1, 4 * BLOCK * self.rows // max(int(self.X.nnz), 1))
+        return max(1, BLOCK // self.width)
+
+    def part(self, rows: slice) -> Any:
+        """Return the matrix of some rows that follow each other, in float64; float64 is a view."""
+        if not self.in_blocks or (rows.stop - rows.start == self.rows and self.X.dtype == "f8"):
+            return self.X
+        if not self.sparse:
+            return self.X[rows].astype(np.float64, copy=False)
+        starts = self.X.indptr[rows.start : rows.stop + 1]
+        entries = slice(starts[0], starts[-1])
+        data = self.X.data[entries].astype(np.float64, copy=False)
+        shape = rows.stop - rows.start, self.columns
+        return scipy.sparse.csr_array((data, self.X.indices[entries], starts - starts[0]), shape)
 
     def predict(self, w: Any) -> Any:
         """Return ``X w``, plus the intercept."""
-        return self.X @ w[:-1] + w[-1] if self.intercept else self.X @ w
+        if not self.in_blocks or self.X.dtype == np.float64:
+            return self.push(self.X, w)
+        cuts = self._cuts(0, self.rows)
+        return np.concatenate([self.push(self.part(rows), w) for rows in cuts])
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
-        pulled = self.XT @ residual
+        if self.whole is not None:
+            return self._pull(self.whole, residual)
+        return self.pull_rows(lambda rows: residual[rows])
+
+    def pull_rows(self, function: Callable[[slice], Any]) -> Any:
+        """Return ``Xᵀ f(rows)``, f being given the rows of a block."""
+        return self._sum(lambda rows, _: function(rows))
+
+    def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
+        """Return ``Xᵀ f(rows, X w)``; a large table is read once, in blocks that are cached.
+
+        ``f`` is given the rows of a block and their predictors.
+        """
+        if (whole := self.whole) is not None:
+            return self._pull(whole, function(slice(0, self.rows), self.push(whole, w)))
+        return self._sum(lambda rows, part: function(rows, self.push(part, w)))
+
+    def _cuts(self, first: int, end: int) -> list[slice]:
+        return [slice(at, min(at + self.step, end)) for at in range(first, end, self.step)]
+
+    def _sum(self, function: Callable[[slice, Any], Any]) -> Any:
+        """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows."""
+        return self.visit(lambda rows, part: self._pull(part, function(rows, part)), 0.0)
+
+    def visit(self, function: Callable[[slice, Any], Any], zero: Any = None) -> Any:
+        """Call ``f(rows, part)`` for blocks of rows, in several threads; return zero plus the sum.
+
+        Without a zero nothing is added up.
+        """
+        if self.whole is not None:
+            return function(slice(0, self.rows), self.whole)
+
+        def add_blocks(cut: tuple[int, int]) -> Any:
+            total = zero
+            for rows in self._cuts(*cut):
+                found = function(rows, self.part(rows))
+                total = None if zero is None else total + found
+            return total
+
+        # The parts do not depend on the number of threads, so that neither does the sum.
+        size = self.step * math.ceil(self.rows / (self.step * PARTS))
+        cuts = [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
+        threads = min(thread_count(), len(cuts))
+        if threads == 1:
+            found = [add_blocks(cut) for cut in cuts]
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                found = [*pool.map(add_blocks, cuts)]
+        return None if zero is None else sum(found)
+
+    def push(self, X: Any, w: Any) -> Any:
+        """Return ``X w`` of a block, plus the intercept."""
+        return X @ w[:-1] + w[-1] if self.intercept else X @ w
+
+    def _pull(self, X: Any, residual: Any) -> Any:
+        pulled = X.T @ residual
         if not self.intercept:
             return pulled
         xp = self.xp
@@ -79,31 +163,10 @@ class Design:
 
     def block(self, start: int, count: int) -> Any:
         """Return some of the rows, dense and without the constant."""
-        rows = self.X[start : start + count]
+        rows = self.part(slice(start, min(start + count, self.rows)))
+        if not self.in_blocks:
+            return rows[start : start + count]
         return rows.toarray() if self.sparse else rows
-
-    def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
-        """Return ``Xᵀ f(rows, X w)``; a large dense table is read once, in blocks that are cached.
-
-        ``f`` is given the rows of a block and their predictors.
-        """
-        step = max(1, BLOCK // self.width)
-        if self.sparse or not is_numpy_array(self.X) or self.rows <= 4 * step:
-            return self.pull(function(slice(None), self.predict(w)))
-
-        def add_blocks(first: int, end: int) -> Any:
-            total: Any = 0.0
-            for start in range(first, end, step):
-                rows = slice(start, min(start + step, end))
-                part = self.take(rows)
-                total = total + part.pull(function(rows, part.predict(w)))
-            return total
-
-        # The parts do not depend on the number of threads, so that neither does the sum.
-        size = step * math.ceil(self.rows / (step * PARTS))
-        cuts = [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
-        with ThreadPoolExecutor(min(thread_count(), len(cuts))) as pool:
-            return sum(pool.map(lambda cut: add_blocks(*cut), cuts))
 
     @cached_property
     def gram_work(self) -> tuple[float, float]:
@@ -122,7 +185,7 @@ class Design:
             return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
         total: Any = 0.0
-        step = max(1, BLOCK // max(self.width, 1))
+        step = max(1, 2 * BLOCK // self.width, self.width // 2)
         for start in range(0, self.rows, step):
             scaled = self.block(start, step) * roots[start : start + step, None]
             if self.intercept:
@@ -132,12 +195,11 @@ class Design:
 
     def _sparse_gram(self, weights: Any) -> Any:
         """Return the Gram matrix as a sum of sparse products."""
-        total = np.zeros((self.width,) * 2, dtype=np.result_type(self.X, weights))
+        total = np.zeros((self.width,) * 2)
         inner = total[: self.columns, : self.columns]
-        step = max(1, 4 * BLOCK * self.rows // max(self.X.nnz, 1))
-        for start in range(0, self.rows, step):
-            rows = self.X[start : start + step]
-            repeated = np.repeat(weights[start : start + step], np.diff(rows.indptr))
+        for cut in self._cuts(0, self.rows):
+            rows = self.part(cut)
+            repeated = np.repeat(weights[cut], np.diff(rows.indptr))
             scaled = scipy.sparse.csr_array(
                 (rows.data * repeated, rows.indices, rows.indptr), shape=rows.shape
             )
@@ -178,11 +240,11 @@ class Design:
         if self.sparse and other.sparse:
             return _equal(self.X, other.X)
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
-        step = max(1, BLOCK // self.columns)
-        return all(
-            _equal(to_numpy(self.block(start, step)), to_numpy(other.block(start, step)))
-            for start in range(0, self.rows, step)
-        )
+        return all(_equal(self._rows(cut), other._rows(cut)) for cut in self._cuts(0, self.rows))
+
+    def _rows(self, cut: slice) -> Any:
+        rows = self.X[cut]
+        return rows.toarray() if self.sparse else to_numpy(rows)
 
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
@@ -406,7 +468,14 @@ class GLM(LinearLoss, Paired):
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        return self._value_of(w, self._total_loss(slice(None), self._predict(w)))
+        design, totals = self.design, list[float]()
+        matrix = self._by_output(w)
+
+        def note(rows: slice, part: Any) -> None:
+            totals.append(self._losses_and_slopes(rows, design.push(part, matrix))[0])
+
+        design.visit(note)
+        return self._value_of(w, math.fsum(totals))
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
@@ -424,15 +493,16 @@ class GLM(LinearLoss, Paired):
             value = float(self.design.xp.mean(losses))
             value += dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
             return value, self._row_gradient(w, batch, part, z, targets)
-        total = 0.0
+        totals: list[float] = []
 
         def slopes(rows: slice, z: Any) -> Any:
-            nonlocal total
-            total += self._total_loss(rows, z)
-            return self._slopes(rows, z)
+            total, found = self._losses_and_slopes(rows, z)
+            totals.append(total)
+            return found
 
         gradient = self._full_gradient(w, slopes)
-        return self._value_of(w, total), gradient
+        # Rounded once: the order in which threads have added blocks does not matter.
+        return self._value_of(w, math.fsum(totals)), gradient
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -490,18 +560,21 @@ class GLM(LinearLoss, Paired):
         hessian = min(design.gram_work) * outputs * (outputs + 1) / 2
         # 20 µs of calls, two passes over the entries, and the family's function of each row.
         gradient = 2e4 + outputs * (2.0 * entries + 15.0 * design.rows)
-        return Work(gradient, hessian, design.rows)
+        return Work(gradient, hessian, design.rows, design.width)
 
     @property
     def facts(self) -> Facts:
         """What else is known of the loss."""
         unready = ""
         if self.targets is None:
-            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
-            unready = message("y of the target", None, "given", remedy)
+            unready = (
+                "y of the target must be given, got None. "
+                "Give y, or use Run and tell(observations=...), which buys labels."
+            )
         return Facts(
             empirical=True, divisible=True, rows=self._counted_rows, start=self.zeros(),
             unready=unready, work=self.work, sampled_hessian=self.sampled_hessian,
+            subsample=self.spread_sample,
             hessian_terms=((1.0, HessianOf(self)),),
             settings={"batch_size": self.batch_size, "l2": self.l2},
         )  # fmt: skip
@@ -510,7 +583,7 @@ class GLM(LinearLoss, Paired):
 
     @cached_property
     def smoothness(self) -> float:
-        """A bound H on the Hessian's largest eigenvalue; infinite where the family has none."""
+        """A bound H on the Hessian's largest eigenvalue; infinite if the family has none."""
         known = self.family.canonical or self.targets is not None
         bound = self.family.max_curvature if known else self.family.max_expected_curvature
         if math.isinf(bound):
@@ -582,6 +655,15 @@ class GLM(LinearLoss, Paired):
             raise ValueError(message("n", n, f"at most the number of rows, {self.design.rows}"))
         return self.rows(np.sort(check.generator(rng).choice(self.design.rows, n, replace=False)))
 
+    def spread_sample(self, n: int) -> GLM:
+        """Return the same loss on one row of each of n stretches of the table, drawn by a seed.
+
+        A table that is sorted is then sampled evenly.
+        """
+        n = check.whole("n", n, most=self.design.rows)
+        places = (np.arange(n) + np.random.default_rng(0).random(n)) * (self.design.rows / n)
+        return self.rows(np.minimum(places.astype(np.intp), self.design.rows - 1))
+
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is this one up to what its Hessian does not see.
 
@@ -640,14 +722,16 @@ class GLM(LinearLoss, Paired):
         outputs, design = self.family.outputs, self.design
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
-    def _total_loss(self, rows: slice, z: Any) -> float:
-        """Return the weighted sum of some rows' losses, of canonical families without labels."""
+    def _losses_and_slopes(self, rows: slice, z: Any) -> tuple[float, Any]:
+        """Return some rows' total loss and their slopes, of canonical families without labels."""
         family = self.family
         if isinstance(family, CanonicalFamily):
-            losses = family.log_partition(z)
+            losses, slopes = family.potential(z)
         else:
-            losses = self._rows("loss", z, None if self._labels is None else self._labels[rows])
-        return float(self.design.xp.sum(self._weighed(rows, losses)))
+            labels = None if self._labels is None else self._labels[rows]
+            losses, slopes = (self._rows(name, z, labels) for name in ("loss", "slope"))
+        total = float(self.design.xp.sum(self._weighed(rows, losses)))
+        return total, self._weighed(rows, slopes)
 
     def _value_of(self, w: Vector, total: float) -> float:
         total = total / self.design.rows
@@ -722,14 +806,17 @@ class GLM(LinearLoss, Paired):
         """What full passes need of labels with a canonical link: ``Xᵀ(s·t)/n`` and a number."""
         family, design, targets = self.family, self.design, self.targets
         assert isinstance(family, CanonicalFamily)
-        # Class by class: a dense one-hot matrix could outweigh the data.
-        classes: Any = [targets]
-        if targets is None:
-            classes = [np.broadcast_to(family.neutral, (design.rows,))]
-        elif family.outputs > 1:
-            classes = (targets == c for c in range(family.outputs))
-        shares = (design.asarray(self.sample_weight * each) for each in classes)
-        pulled = np.stack([to_numpy(design.pull(share)) for share in shares], axis=1)
+        weights, outputs = self.sample_weight, family.outputs
+
+        def terms(rows: slice) -> Any:
+            if targets is None or outputs == 1:
+                return design.asarray(
+                    weights[rows] * (family.neutral if targets is None else targets[rows])
+                )
+            # Block by block: a dense one-hot matrix of all rows could outweigh the data.
+            return design.asarray(np.eye(outputs)[targets[rows]] * weights[rows, None])
+
+        pulled = to_numpy(design.pull_rows(terms)).reshape(design.width, -1)
         flat = np.broadcast_to(pulled, (design.width, family.outputs)).ravel()
         constant = 0.0
         if targets is not None:

@@ -38,7 +38,7 @@ def ask_robot(
     robot : callable
         Called with one request, or its ``batch`` with all of them.
     requests : sequence of RolloutRequest
-        What is asked; one of them where there is no ``batch``.
+        What is asked; one of them if there is no ``batch``.
     timeout : float, optional
         Seconds for each request. The robot is then called in a thread. One that takes longer is
         left to itself: its requests are withdrawn, and what it answers later goes nowhere.
@@ -214,7 +214,7 @@ class GymnasiumRobot:
         The environment; its own time limit must not be shorter than the task's horizon.
     state : callable, optional
         ``state(env)``, the full state. MuJoCo environments need none: positions and velocities are
-        read from them. Where neither is known, trajectories have observations alone, and
+        read from them. If neither is known, trajectories have observations alone, and
         ``shows_states`` is False. That of ``Pendulum-v1`` is ``lambda env: env.unwrapped.state``.
     repeatable : bool
         Whether a seed repeats a rollout.

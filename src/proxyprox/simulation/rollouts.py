@@ -260,7 +260,7 @@ class Limits:
         Of every entry of the state (of the observation, where the robot shows no state). A rollout
         that leaves it is aborted, and its remaining steps cost ``worst`` each.
     worst : float, optional
-        The largest cost of one step. It must be given where there are bounds on the state, and is
+        The largest cost of one step. It must be given if there are bounds on the state, and is
         what the missing steps of a rollout cost that ended early.
 
     Examples
@@ -288,7 +288,7 @@ class Limits:
             check.nonnegative("Limits.worst", self.worst)
         elif self.state is not None:
             remedy = "Without it a rollout that is aborted early would look cheap."
-            allowed = "the largest cost of a step, where there are bounds on the state"
+            allowed = "the largest cost of a step, if there are bounds on the state"
             raise ValueError(message("Limits.worst", None, allowed, remedy))
 
     def clip(self, actions: Array) -> Array:

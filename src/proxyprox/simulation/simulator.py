@@ -125,7 +125,7 @@ class SimulatorProxy:
         return closed_loops(self.task, self.system, W, starts)
 
     def value(self, w: Vector) -> float:
-        """Return the mean cost; infinite where a simulation failed."""
+        """Return the mean cost; infinite if a simulation failed."""
         return float(self.paths(w).totals.mean())
 
     def excess(self, w: Vector, starts: Array, among: Array) -> Array:
@@ -142,7 +142,7 @@ class SimulatorProxy:
         return totals[: len(starts)] - totals[len(starts) :].mean()
 
     def gradient(self, w: Vector) -> Vector:
-        """Return the gradient of the mean cost; NaN where a simulation failed."""
+        """Return the gradient of the mean cost; NaN if a simulation failed."""
         along = self._linearised(np.asarray(w, dtype=np.float64))
         return np.full(self.dim, np.nan) if along is None else along.gradient() / len(self.starts)
 

@@ -13,16 +13,16 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, all_finite, norm
 from proxyprox._util.digests import digest
-from proxyprox._util.validation import message
+from proxyprox._util.validation import count_words, message
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.minimization import OracleError, minimize
-from proxyprox.observers import Ending, Watcher
+from proxyprox.minimization import OracleError, Watcher, minimize
+from proxyprox.observers import Ending
 from proxyprox.oracle import Step
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Result, Status, count_words
+from proxyprox.result import Budget, Result, Status
 from proxyprox.simulation.comparison import Evidence, Observed
 from proxyprox.simulation.journal import RolloutLedger
 from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
@@ -419,7 +419,7 @@ class _Checks:
         self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=rollouts).tolist()
 
     def keeps(self, rollouts: int) -> bool:
-        """Tell whether no gradient may be had that makes it so many rollouts."""
+        """Tell whether no gradient may be had that makes it this many rollouts."""
         if not self._kept or rollouts <= self._rollouts - self._kept:
             return False
         if rollouts > self._rollouts - TUNING.checks:

@@ -171,7 +171,7 @@ class ProxyGLM(LinearModel, ABC):
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
         estimate, because the fit itself is shrunk on purpose. Of columns that are sums of others in
         every row, such as the levels of a category, the coefficients of least norm are given,
-        differences from the mean of the levels. Where the labels do not determine a coefficient,
+        differences from the mean of the levels. If the labels do not determine a coefficient,
         its interval is infinite. A warning and ``inference_note_`` name the columns of both kinds.
 
         Parameters
@@ -437,7 +437,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
             which = "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class."
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
-                allowed = f"-1 or None where {seen}"
+                allowed = f"-1 or None if {seen}"
                 raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
             text = f"{seen}. These rows are taken as unlabelled. {which}"
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)

@@ -684,7 +684,7 @@ class Fit:
         return [(train, test) for train, test in mapped if len(train) and len(test)]
 
     def _candidates(self) -> list[Candidate]:
-        """Return the candidates; the first is the one to take where nothing can be tried."""
+        """Return the candidates; the first is the one to take if nothing can be tried."""
         power, teacher = self.settings.power, self.teacher
         plain = [Candidate("labels alone", alpha) for alpha in self.losses]
         if teacher is None or power == 0.0:

@@ -65,7 +65,7 @@ def targets_of(loss: GLM) -> Array:
 
 
 def row_losses(loss: GLM, w: Array) -> Array:
-    """Return the loss of each row; zero for a perfect fit where there is one."""
+    """Return the loss of each row; zero for a perfect fit if there is one."""
     targets = targets_of(loss)
     with np.errstate(over="ignore"):
         z = predictors(loss.design, loss.family, w)
@@ -354,7 +354,7 @@ def _listed(places: Sequence[int], columns: int, names: Any) -> str:
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
-    """Return why so many columns have no standard errors; empty if they may have."""
+    """Return why that number of columns have no standard errors; empty if they may have."""
     # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
     # each parameter no asymptotic statement would be worth its name.
     free = width * max(family.outputs - 1, 1)
@@ -431,7 +431,7 @@ def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
     if classifier:
-        # NaN where the labels were too few to hold any out stays NaN.
+        # If the labels were too few to hold any out, NaN stays NaN.
         spread = np.maximum(spread, INFERENCE.wrong_answers * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
 

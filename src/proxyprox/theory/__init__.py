@@ -8,6 +8,7 @@ how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarante
 the same, of its relatives?         :func:`svrp_guarantee`, :func:`saga_guarantee`,
                                     :func:`page_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`
+which of them does the paper give?  :func:`corollary_plan`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`,
                                     :func:`inner_steps_gradient_descent`,
@@ -17,7 +18,7 @@ is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
 ==================================  ==========================================================
 
 ``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
-convex ones. Where a printed constant does not follow from its proof, the function gives the one
+convex ones. If a printed constant does not follow from its proof, the function gives the one
 that does and its docstring says so.
 """
 
@@ -34,6 +35,7 @@ from proxyprox.theory.complexity import (
 from proxyprox.theory.guarantees import (
     Plan,
     convex_regularization,
+    corollary_plan,
     guarantee,
     largest_step_size,
     nonconvex_guarantee,
@@ -43,8 +45,8 @@ from proxyprox.theory.guarantees import (
 from proxyprox.theory.relatives import page_guarantee, saga_guarantee, svrp_guarantee
 
 __all__ = [
-    "Plan", "convex_regularization", "exact_rounds", "guarantee", "inner_steps_gradient_descent",
-    "inner_steps_nesterov", "inner_steps_sgd", "largest_step_size", "lower_bound",
-    "nonconvex_guarantee", "nonconvex_noise_factor", "page_guarantee", "plan_run",
+    "Plan", "convex_regularization", "corollary_plan", "exact_rounds", "guarantee",
+    "inner_steps_gradient_descent", "inner_steps_nesterov", "inner_steps_sgd", "largest_step_size",
+    "lower_bound", "nonconvex_guarantee", "nonconvex_noise_factor", "page_guarantee", "plan_run",
     "proxyprox_steps", "saga_guarantee", "sgd_steps", "similarity_threshold", "svrp_guarantee",
 ]  # fmt: skip

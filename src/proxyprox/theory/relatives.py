@@ -2,7 +2,7 @@
 
 The published theorems are about other settings (a proximal step on a sampled loss, exact gradients,
 a server and clients). The statements here are for the methods as this package has them, one proxy
-and sampled target gradients; docs/theory.md has the proofs. Throughout ``h = L − L̂`` is
+and sampled target gradients; docs/proofs.md has the proofs. Throughout ``h = L − L̂`` is
 δ-smooth and δ_B the *expected similarity* of a batch: ``E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²``,
 ``h_B = L_B − L̂``; for all but SAGA the variance of ``∇h_B(u) − ∇h_B(v)`` alone may stand in its
 place.

@@ -370,7 +370,7 @@ def total(terms: Iterable[Any]) -> Any:
 
 
 def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:
-    """Return an outer step's numbers; NaN and None where nothing was measured."""
+    """Return an outer step's numbers; NaN and None if nothing was measured."""
     ledger = outer.optimizer.ledger
     paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
     if seen is None:

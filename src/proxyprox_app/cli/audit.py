@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from proxyprox_app.cli.console import Json, Output, command_line, emit, guarded, say, stdout
+from proxyprox_app.cli.console import (
+    Json,
+    Output,
+    command_line,
+    emit,
+    guarded,
+    output_folder,
+    say,
+    stdout,
+    tell_path,
+)
 
-TO_RUN = (
-    "To run this plan with proxyprox run, which solves the subproblems almost exactly, put these "
-    "lines in place of [method] and of target_gradients in {}:"
-)
-NO_LINES = (
-    "proxyprox run has no keys for this plan: call minimize(plan.problem, **plan.arguments) in "
-    "Python."
-)
+QUANTITIES = {
+    "delta": "similarity δ: how differently proxy and target curve",
+    "H": "smoothness H: the target's strongest curvature",
+    "mu": "strong convexity μ: the target's weakest curvature",
+    "sigma2": "noise σ²: how far one batch's target gradient is off, squared",
+}
 
 
 @guarded
@@ -42,36 +49,47 @@ def audit(
     proxyprox audit my.toml
     proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
 
-    The configuration is that of proxyprox run: [model], [target], [proxy] and [method] batch_size
+    The configuration is that of proxyprox run: [model], [target], [proxy] and [run] batch_size
     are used. Written: audit.html and audit.json.
     """
     import proxyprox as pp
-    from proxyprox_app.cli.comparison import output_folder
-    from proxyprox_app.report.page import audit_values, write_audit_page
+    from proxyprox_app.report.page import audit_values, write_report
     from proxyprox_app.report.summary import write_json
-    from proxyprox_app.study import problem
     from proxyprox_app.study.config import read_config
+    from proxyprox_app.study.problem import read_study
 
-    settings, base = read_config(config), config.parent.absolute()
+    settings = read_config(config)
     folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
-    size = settings.method.batch_size
-    settings = problem.prepare(settings, base)
-    losses = problem.load_study(settings, base).problem(size)
-    found = pp.audit(losses, epsilon=epsilon, budget=budget, rng=settings.run.seed)
-    planned = pp.plan(found)
-    lines = problem.plan_toml(planned, size)
-    values = audit_values(found, planned)
-    values["plan"]["toml"] = lines
-    # What to run is not what was audited.
-    shown = {name: asdict(settings)[name] for name in ("model", "target", "proxy")}
-    with output_folder(folder, command):
-        file = write_audit_page(
+    study = read_study(settings, config.parent.absolute())
+    kept = "Nothing was written: the page is written when the audit has ended."
+    with output_folder(folder, command, kept):
+        found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
+        planned = pp.plan(found)
+        values = audit_values(found, planned)
+        limits = [
+            {"quantity": words, **values[name]}
+            for name, words in QUANTITIES.items()
+            if name in values
+        ]
+        ways = values.get("rehearsed") or {
+            "ProxyBFGS with this proxy": values["rounds"],
+            "ProxyBFGS without a proxy": values["rounds_without"],
+            "L-BFGS": values["rounds_lbfgs"],
+        }
+        unit = "target gradients" if "rehearsed" in values else "rounds of exact gradients"
+        file = write_report(
             folder,
-            found,
-            planned,
+            name="audit.html",
             title=f"proxyprox audit: {config.name}",
+            lead=[found.sentence, *found.reasons],
+            tables=[
+                (f"Rehearsed: {unit}", [{"method": way, unit: n} for way, n in ways.items()]),
+                ("What was estimated", limits),
+                ("What the plan costs", [values["plan"]["bill"]]),
+            ],
+            notes=planned.notes,
             command=command,
-            config={**shown, "batch_size": size},
+            config=settings.model_dump(exclude={"run": {"methods", "seeds", "target_gradients"}}),
         )
         write_json(folder / "audit.json", values)
     if as_json:
@@ -79,5 +97,5 @@ def audit(
         return
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
-    say(stdout(), NO_LINES if lines is None else f"{TO_RUN.format(config.name)}\n\n{lines}\n")
-    say(stdout(), f"Report: {file}", style="bold")
+    say(stdout(), "To run it in Python: minimize(plan.problem, **plan.arguments).")
+    tell_path(stdout(), f"Report: {file}")

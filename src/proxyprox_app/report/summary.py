@@ -1,39 +1,29 @@
-"""Medians and quartiles over seeds, and what they say in sentences."""
+"""Medians and quartiles over seeds, and the facts of the machine they were made on."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import math
 import os
+import platform
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from proxyprox._util.arrays import core_count
 from proxyprox._util.files import atomic_write_text
 
 Row = dict[str, Any]
+Point: TypeAlias = dict[str, Any]
 
-ERM = "ERM on the rows seen"
-"""The baseline without a proxy: fit the rows bought so far."""
-
-BASELINES = ("SGD", "gradient descent", "heavy ball", "Nesterov", "Adam")
-"""Methods without a proxy; the one that ends lowest is what others are compared with."""
-
-LEDGER_FIELDS = (
-    "target_samples",
-    "proxy_gradients",
-    "proxy_values",
-    "proxy_hvps",
-    "proxy_hessians",
-    "seconds",
-)
-"""What a point carries of the ledger, besides the target gradients."""
-
-ON_STEP_SIZE = "step_size_gradients"
-"""Of the target gradients, those that ``eta="auto"`` spent on the step size alone."""
+_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
 
 QUARTILES = ("median", "q25", "q75")
 """Endings of the fields that a summary has of its metric."""
@@ -50,7 +40,7 @@ _DIVERGED = 1e300
 def median_limits(values: Sequence[float], confidence: float) -> tuple[float, float]:
     """Return two of the values between which the median lies, whatever the distribution.
 
-    The narrowest pair of order statistics with this confidence; where there are too few values for
+    The narrowest pair of order statistics with this confidence; if there are too few values for
     it, the least and the largest, which hold the median with probability ``1 − 2^(1−n)``.
 
     Examples
@@ -66,7 +56,7 @@ def median_limits(values: Sequence[float], confidence: float) -> tuple[float, fl
 
 
 def joint_confidence(seeds: int, intervals: int) -> float:
-    """Return the least confidence with which so many limits of medians hold at once.
+    """Return the least confidence with which this many limits of medians hold at once.
 
     Examples
     --------
@@ -162,110 +152,61 @@ def last_rows(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
     return list({(row["panel"], row["method"]): dict(row) for row in rows}.values())
 
 
-def method_costs(
-    records: Iterable[Mapping[str, Any]], tuning: Mapping[tuple[str, str], int]
-) -> list[Row]:
-    """Return what a whole run of each method spent: medians over seeds at its last point.
-
-    ``tuning_gradients`` are the target gradients of its grid runs, on top of a run's own;
-    ``step_size_gradients``, where the step size was measured on the way, those among a run's own.
-    """
-    fields = ("panel", "method", "target_gradients", *LEDGER_FIELDS, ON_STEP_SIZE)
-    rows = summarise(records, metric="target_gradients", constant=(), costs=fields[3:])
-    return [
-        {name: end[name] for name in fields}
-        | {"tuning_gradients": tuning.get((end["panel"], end["method"]), 0)}
-        for end in last_rows(rows)
-    ]
-
-
 def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write JSON values, laid out for a reader."""
     text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
     atomic_write_text(path, text + "\n")
 
 
-def panels(
-    rows: Sequence[Mapping[str, Any]], step_sizes: Sequence[Mapping[str, Any]] = ()
-) -> list[dict[str, Any]]:
-    """Return, panel by panel, where each method ended and what it took to match the baseline.
+def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings with dots in their names."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
+    else:
+        yield prefix, tree
 
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Rows of a summary.
-    step_sizes : sequence of mappings
-        More fields by panel and method.
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed.
+
+    Examples
+    --------
+    >>> sorted(versions())[0]
+    'Python'
     """
-    sizes = {(row["panel"], row["method"]): row for row in step_sizes}
-    ends, found = last_rows(rows), []
-    for panel in dict.fromkeys(end["panel"] for end in ends):
-        methods = [dict(end) for end in ends if end["panel"] == panel]
-        rivals = [end for end in methods if end["method"] in BASELINES]
-        base: Row = min(rivals, key=_end, default={})
-        level = base.get("suboptimality_median")
-        for end in methods:
-            curve = (row for row in rows if (row["panel"], row["method"]) == (panel, end["method"]))
-            lows = ((row, row["suboptimality_median"]) for row in curve if level is not None)
-            hit = next((row for row, low in lows if low is not None and low <= level), {})
-            end |= sizes.get((panel, end["method"]), {})
-            del end["panel"]
-            for kind in ("target_gradients", "proxy_gradients"):
-                end[f"{kind}_to_level"] = hit.get(kind)
-        baseline = base.get("method")
-        found.append({"panel": panel, "baseline": baseline, "level": level, "methods": methods})
+    found = {"Python": platform.python_version()}
+    for package in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
     return found
 
 
-def _end(row: Mapping[str, Any]) -> float:
-    low = row["suboptimality_median"]
-    return float("inf") if low is None else float(low)
+def machine() -> dict[str, str]:
+    """Return processor, cores and system; no host name, no user name.
 
-
-def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> list[str]:
-    """Return a few sentences for each panel: a method against the best rival and against ERM.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Rows of a summary.
-    main : str, optional
-        The method to speak of; by default the best ProxyProx of the panel.
+    Examples
+    --------
+    >>> list(machine())
+    ['processor', 'cores', 'system']
     """
-    texts = []
-    for panel in panels(rows):
-        name, base, level = panel["panel"], panel["baseline"], panel["level"]
-        ends = {end["method"]: end for end in panel["methods"]}
-        lows = {method: end["suboptimality_median"] for method, end in ends.items()}
-        ours = [
-            (low, method)
-            for method, low in lows.items()
-            if low is not None and (method == main if main else method.startswith("ProxyProx"))
-        ]
-        if not ours:
-            continue
-        low, best = min(ours, key=lambda pair: pair[0])
-        budget = max(end["target_gradients"] for end in ends.values())
-        text = f"{name[:1].upper()}{name[1:]}: after {budget:,} target gradients, “{best}” is "
-        text += height(low)
-        if base not in (None, best):
-            text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
-        if (hit := ends[best]["target_gradients_to_level"]) is not None and base != best:
-            text += (
-                f". It got as low as {base}'s end with {hit:,} target gradients "
-                f"({base}: {ends[base]['target_gradients_to_level']:,}) and "
-                f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients"
-            )
-        if (fitted := lows.get(ERM)) is not None:
-            text += f". Fitting the rows seen by then, without any proxy, gives {fitted:.2g}"
-        if len(ours) > 1:
-            text += f". The ProxyProx named is the best of {len(ours)}"
-        text += "."
-        texts.append(text)
-    return texts
+    text = ""
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE | re.IGNORECASE)
+    return {
+        "processor": named[1] if named else platform.processor() or "unknown",
+        "cores": str(core_count()),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
 
 
-def height(value: float) -> str:
-    """Return a suboptimality in words."""
-    # A reference solved to rounding error can lie above an answer by as much.
-    return "at the optimum to rounding" if value <= 0 else f"{value:.2g} above the optimum"
+def without_home(text: str) -> str:
+    """Replace the user's home folder at the start of a word by ``~``.
+
+    Examples
+    --------
+    >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
+    'proxyprox demo --out ~/runs'
+    """
+    return re.sub(rf"(^|\s){re.escape(str(Path.home()))}(?=[/\\]|\s|$)", r"\1~", text)

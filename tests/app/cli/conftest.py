@@ -60,12 +60,10 @@ l2 = 1e-2
 [target]
 file = "rows.csv"
 label = "bought"
-[method]
-eta = 5.0
-batch_size = 16
 [run]
+methods = ["proxyprox", "sgd"]
+batch_size = 16
 target_gradients = 10
-tuning_gradients = 3
 seeds = 1
 """
 

@@ -167,9 +167,7 @@ def test_what_cannot_be_shown_or_kept(server: Server, act: Callable[..., Any]) -
     assert "cannot be used" in text
     bought.path.with_name("elsewhere").rename(bought.path)
     assert act("answer", row, choice=0, comment=state["comment"])["spent"] == 1
-    for ending in ("csv", "json"):
-        found = request(server, "GET", f"/{server.token}/labels.{ending}")[1]
-        assert "a\\x00b" in (found if ending == "csv" else json.dumps(found).replace("\\\\", "\\"))
+    assert "a\\x00b" in request(server, "GET", f"/{server.token}/labels.csv")[1]
 
 
 def test_connections_that_send_slowly_are_cut_off_and_keep_nobody_waiting(server: Server) -> None:
@@ -214,7 +212,6 @@ def test_many_windows_at_once(server: Server, act: Callable[..., Any]) -> None:
     assert "budget of 12 labels is spent" in " ".join(end["finished"])
     status, table, _ = request(server, "GET", f"/{server.token}/labels.csv")
     assert (status, len(table.strip().splitlines())) == (200, 13)
-    assert len(request(server, "GET", f"/{server.token}/labels.json")[1]) == 40
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")

@@ -19,7 +19,7 @@ from proxyprox._util.extras import MissingExtraError
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import Audit
-from proxyprox_app.report.page import audit_values, write_audit_page, write_report
+from proxyprox_app.report.page import audit_values, write_report
 from proxyprox_app.report.summary import last_rows, summarise
 
 pytest.importorskip("jinja2")
@@ -54,14 +54,6 @@ def found() -> Audit:
     return audit(pp.Problem(target, target.subsample(60, rng=1)), rng=0)
 
 
-@pytest.fixture(scope="session")
-def audit_page(found: Audit, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_audit_page(
-        tmp_path_factory.mktemp("audit"), found, plan(found), title=f"An audit {EVIL}",
-        command=f"proxyprox audit {Path.home()}/x.toml", config={"model": {"name": EVIL}},
-    )  # fmt: skip
-
-
 class Outline(html.parser.HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -74,12 +66,10 @@ class Outline(html.parser.HTMLParser):
         self.attributes += attrs
 
 
-def test_pages_are_whole_and_self_contained(report: Path, audit_page: Path) -> None:
+def test_pages_are_whole_and_self_contained(report: Path) -> None:
     counts = {"h1": 1, "script": 1, "b": 0}
     # Panels times axes and the legend; tables of ends, costs, settings, versions and machine.
-    for path, more in ((report, {"figure": 3, "svg": 3 * 3 + 4, "table": 5}), (
-        audit_page, {"figure": 1, "svg": 1 + 2}
-    )):  # fmt: skip
+    for path, more in ((report, {"figure": 3, "svg": 3 * 3 + 4, "table": 5}),):
         text = path.read_text(encoding="utf-8")
         outline = Outline(text)
         assert {tag: outline.tags.count(tag) for tag in counts | more} == counts | more
@@ -96,16 +86,7 @@ def test_pages_are_whole_and_self_contained(report: Path, audit_page: Path) -> N
         assert words in report.read_text(encoding="utf-8")
 
 
-def test_an_audit_says_what_was_found(audit_page: Path, found: Audit) -> None:
-    text = audit_page.read_text(encoding="utf-8")
-    plain = re.sub("<[^>]*>", "", text)
-    for words in (found.sentence.split("'")[0], "Estimates", "Point by point", "A plan", "cost"):
-        assert words in plain
-    assert "Minus the logarithm" not in text, "only words that occur are explained"
-    assert text.count("A slope of the loss you care about") > 1
-    heights = sorted(map(abs, found.points[-1].target_spectrum), reverse=True)
-    told = ", ".join(f"{height:.3g}" for height in heights)
-    assert f"target ∇²L: {told}; difference" in plain
+def test_an_audit_is_json(found: Audit) -> None:
     values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
     assert values["verdict"] == found.verdict.name
     assert values["delta"]["estimate"] == found.delta.estimate
@@ -115,7 +96,7 @@ def test_an_audit_says_what_was_found(audit_page: Path, found: Audit) -> None:
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     common: dict[str, Any] = {"title": "t", "lead": ["l"], "command": "c", "config": {}}
     row = {"panel": "p", "method": "m", "loss_median": 1.0, "loss_q25": 1.0, "loss_q75": 1.0}
-    for rows in ([], [row]):
+    for rows in ([row],):
         with pytest.raises(ValueError, match="x_axes"):
             write_report(tmp_path, rows=rows, metric="loss", **common)
     real = importlib.import_module
@@ -155,11 +136,10 @@ def test_a_report_in_a_browser(browser: Any, report: Path) -> None:
     assert [len(plot.find_elements("css selector", "[data-method]")) for plot in plots] == [8] * 3
 
     axes = browser.find_elements("css selector", ".axes input")
-    for axis, label, hint in ((1, "proxy gradients", True), (2, "seconds", False)):
+    for axis, label in ((1, "proxy gradients"), (2, "seconds")):
         axes[axis].click()
         texts = shown(browser, ".plot")[0].find_elements("css selector", "text")
         assert label in [text.text for text in texts]
-        assert any("they spend none" in h.text for h in shown(browser, ".hint")) == hint
     before = len(shown(browser, ".plot [data-method]"))
     button = browser.find_elements("css selector", ".legend button")[0]
     assert button.text.endswith(EVIL)
@@ -172,35 +152,18 @@ def test_a_report_in_a_browser(browser: Any, report: Path) -> None:
     values = [float(cell.get_attribute("data-value")) for cell in cells]
     assert values == sorted(values)
 
-    tip = browser.find_element("id", "tip")
-    find = "const element = document.querySelector('.hint .term');"
-    browser.execute_script(f"{find} element.scrollIntoView({{block: 'center'}})")
-    wait = importlib.import_module("selenium.webdriver.support.ui").WebDriverWait
-    for event in ("element.focus()", "element.dispatchEvent(new Event('pointerenter'))"):
-
-        def explained(_: Any, script: str = f"{find} element.blur(); {event}") -> bool:
-            # Scrolling, which a busy machine ends late, hides the tip again: ask until it stays.
-            browser.execute_script(script)
-            return "Half of the runs" in tip.text
-
-        wait(browser, 60).until(explained)
-        browser.execute_script("dispatchEvent(new KeyboardEvent('keydown', {key: 'Escape'}))")
-        assert not tip.is_displayed()
     assert errors(browser) == []
 
 
 @pytest.mark.browser
-def test_nothing_overflows(browser: Any, report: Path, audit_page: Path) -> None:
+def test_nothing_overflows(browser: Any, report: Path) -> None:
     try:
-        for page, width, scheme in (
-            (report, 1300, "light"), (report, 400, "dark"),
-            (audit_page, 1300, "dark"), (audit_page, 400, "light"),
-        ):  # fmt: skip
+        for width, scheme in ((1300, "light"), (400, "dark")):
             size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
             browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-            browser.get(page.as_uri())
+            browser.get(report.as_uri())
             wide = browser.execute_script("return document.documentElement.scrollWidth")
             assert wide <= width
             paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")

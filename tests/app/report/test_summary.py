@@ -10,18 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from proxyprox_app.cli.comparison import print_panels
-from proxyprox_app.report.summary import (
-    ERM,
-    LEDGER_FIELDS,
-    joint_confidence,
-    last_rows,
-    method_costs,
-    panels,
-    sentences,
-    summarise,
-    write_json,
-)
+from experiments.compare import ERM, LEDGER_FIELDS
+from experiments.comparison import method_costs, panels, print_panels, sentences
+from proxyprox_app.report.summary import joint_confidence, last_rows, summarise, write_json
 
 
 def test_one_row_for_each_panel_method_and_x(records: list[dict[str, Any]], tmp_path: Path) -> None:

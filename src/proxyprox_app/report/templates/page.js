@@ -1,29 +1,7 @@
 "use strict";
-// Explains terms, hides methods, changes axes, sorts tables. The page is whole without it.
+// Hides methods, changes axes, sorts tables. The page is whole without it.
 (() => {
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
-  const tip = document.getElementById("tip");
-  const hide = () => { tip.hidden = true; };
-  function show(text, x, y) {
-    tip.textContent = text;
-    tip.hidden = false;
-    const { width, height } = tip.getBoundingClientRect();
-    tip.style.left = `${Math.max(8, Math.min(x - width / 2, document.documentElement.clientWidth - width - 8))}px`;
-    tip.style.top = `${y - height - 10 < 8 ? y + 22 : y - height - 10}px`;
-  }
-
-  for (const term of all("[data-tip]")) {
-    if (!term.dataset.tip) continue;
-    const open = () => {
-      const box = term.getClientRects()[0];
-      show(term.dataset.tip, box.left + box.width / 2, box.top);
-    };
-    term.setAttribute("aria-describedby", "tip");
-    for (const event of ["pointerenter", "focus", "click"]) term.addEventListener(event, open);
-    for (const event of ["pointerleave", "blur"]) term.addEventListener(event, hide);
-  }
-  addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
-  addEventListener("scroll", hide, { passive: true });
 
   for (const section of all("section")) {
     for (const button of all(".legend button", section)) {

@@ -25,14 +25,33 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from experiments.runs import Records
 from proxyprox import Budget, Problem, Status, __version__, minimize
 from proxyprox._util.arrays import Vector
 from proxyprox._util.signals import critical, ending_signals
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.oracle import Step
 from proxyprox.stepsizes import as_step_size
-from proxyprox_app.report.records import Point, Records
-from proxyprox_app.report.summary import ERM, LEDGER_FIELDS, ON_STEP_SIZE
+from proxyprox_app.report.summary import Point
+
+ERM = "ERM on the rows seen"
+"""The baseline without a proxy: fit the rows bought so far."""
+
+BASELINES = ("SGD", "gradient descent", "heavy ball", "Nesterov", "Adam")
+"""Methods without a proxy; the one that ends lowest is what others are compared with."""
+
+LEDGER_FIELDS = (
+    "target_samples",
+    "proxy_gradients",
+    "proxy_values",
+    "proxy_hvps",
+    "proxy_hessians",
+    "seconds",
+)
+"""What a point carries of the ledger, besides the target gradients."""
+
+ON_STEP_SIZE = "step_size_gradients"
+"""Of the target gradients, those that ``eta="auto"`` spent on the step size alone."""
 
 # Step sizes tried for each method.
 GRID = 9
@@ -105,7 +124,7 @@ def run_candidate(
     """Run a method within a budget, and measure it at these numbers of target gradients.
 
     At each of them the answer is the last one paid for by then: a method that spends two gradients
-    a step is not helped by the rounding. Where something else than target gradients ends the run,
+    a step is not helped by the rounding. If something else than target gradients ends the run,
     the points ahead repeat its answer.
 
     Returns
@@ -151,7 +170,7 @@ class _Measured:
         self.measure(spent)
 
     def measure(self, spent: float, *, diverged: bool = False) -> None:
-        """Add the points up to so many target gradients."""
+        """Add the points up to this many target gradients."""
         while self.left and self.left[0] <= spent:
             point: Point = {"target_gradients": self.left.pop(0)}
             point |= {name: self.ledger.get(name, 0) for name in LEDGER_FIELDS}

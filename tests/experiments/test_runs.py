@@ -15,14 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxyprox_app.report.records import (
-    Records,
-    RecordsError,
-    machine,
-    read_records,
-    versions,
-    without_home,
-)
+from experiments.runs import Records, RecordsError, read_records
+from proxyprox_app.report.summary import machine, versions, without_home
 
 NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
 
@@ -59,7 +53,7 @@ def test_kill_9_loses_no_finished_run(tmp_path: Path) -> None:
     script = textwrap.dedent(
         """
         import sys
-        from proxyprox_app.report.records import Records
+        from experiments.runs import Records
         with Records(sys.argv[1], {}) as records:
             seed = 0
             while True:

@@ -17,11 +17,9 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.records import RecordsError, read_records
-from proxyprox_app.report.summary import LEDGER_FIELDS
-from proxyprox_app.study.compare import (
+from experiments.compare import (
     GRID,
+    LEDGER_FIELDS,
     ROWS_SEEN,
     TUNING_SEED,
     Candidate,
@@ -33,6 +31,8 @@ from proxyprox_app.study.compare import (
     run_candidate,
     run_jobs,
 )
+from experiments.runs import RecordsError, read_records
+from proxyprox.inner.exact import minimise_exactly
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 3))
@@ -211,7 +211,7 @@ def test_other_settings_or_version_are_refused(
     compare(experiment(), tmp_path)
     with pytest.raises(RecordsError, match=r"offset \(there 0.0, now 1.0\)"):
         compare(experiment(Settings(1.0)), tmp_path)
-    monkeypatch.setattr("proxyprox_app.study.compare.__version__", "9")
+    monkeypatch.setattr("experiments.compare.__version__", "9")
     with pytest.raises(RecordsError, match="proxyprox"):
         compare(experiment(), tmp_path)
 

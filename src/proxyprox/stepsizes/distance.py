@@ -5,14 +5,14 @@ r"""The rule behind ``SGD("auto")``: the distance travelled over the gradients, 
           \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
 
 G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags
-(:mod:`proxyprox.stepsizes.averages`), and a gradient that is longer than all before and than four
-times the usual is cut to that. This is DoG, with a numerator that a single long step cannot raise
-and a denominator that forgets a steep start. Curvature, which limits the step of a proxy, says too
-little here: if noise is small and the curvature falls as the loss does (logistic regression on
-nearly separable data), steps far beyond 1/H that bounce at first are by far the best; if noise is
-large, 1/H is too long. Both show in ``‖g‖``. Steps stay bounded because
-``k G_k ≥ 4k/(k + 4) ‖g_k‖²``: beyond the first few, no step is much longer than 0.6 of the distance
-travelled (1.2 while the average lags), and gradients that grow shorten the next ones.
+(:class:`~proxyprox.stepsizes.auto.Averages`), and a gradient that is longer than all before and
+than four times the usual is cut to that. This is DoG, with a numerator that a single long step
+cannot raise and a denominator that forgets a steep start. Curvature, which limits the step of a
+proxy, says too little here: if noise is small and the curvature falls as the loss does (logistic
+regression on nearly separable data), steps far beyond 1/H that bounce at first are by far the best;
+if noise is large, 1/H is too long. Both show in ``‖g‖``. Steps stay bounded because ``k G_k ≥ 4k/(k
++ 4) ‖g_k‖²``: beyond the first few, no step is much longer than 0.6 of the distance travelled (1.2
+while the average lags), and gradients that grow shorten the next ones.
 
 The first step is a probe of length 1e-4. The batch of the second is evaluated at the start as well,
 and its change y along the probe s sets the scale: ``η = ⟨y, s⟩/‖y‖²``, which for one row of a
@@ -37,13 +37,14 @@ D-adaptation", ICML 2023, for the lower bound.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.stepsizes.averages import Averages, share
+from proxyprox.stepsizes.auto import AutoState, AutoStep, Averages, share
 from proxyprox.stepsizes.base import TRIES, Observation, Solve, StepSize
 
 
@@ -196,3 +197,56 @@ class DistanceStep(StepSize):
     def answer(self, state: DistanceState, w: Vector) -> Vector:
         """Return the average, or a shorter one if it lags."""
         return state.averages.answer
+
+
+def _of_rule(name: str) -> Any:
+    """Return a method of :class:`WithoutProxy` that calls that of the rule a state belongs to."""
+
+    @functools.wraps(getattr(StepSize, name))
+    def call(self: WithoutProxy, state: Any, *arguments: Any) -> Any:
+        return getattr(self.rule(state), name)(state, *arguments)
+
+    return call
+
+
+@dataclass(frozen=True)
+class WithoutProxy(StepSize):
+    """Measure the step size of a method without a proxy; what its ``eta="auto"`` stands for.
+
+    Parameters
+    ----------
+    exact : AutoStep
+        The rule for exact gradients.
+    distance : DistanceStep
+        The rule for noisy ones.
+    """
+
+    exact: AutoStep
+    distance: DistanceStep = field(default_factory=DistanceStep, repr=False)
+
+    measures: ClassVar[bool] = True
+    states: ClassVar[tuple[type, ...]] = (AutoState,)
+
+    def rule(self, state: Any) -> StepSize:
+        """Return the rule that a state belongs to."""
+        return self.distance if isinstance(state, DistanceState) else self.exact
+
+    def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = False) -> Any:
+        """Return the state for noisy gradients: the first answer tells whether they are exact."""
+        return self.distance.init(w0, problem)
+
+    def observe(self, state: Any, seen: Observation) -> Any:
+        """Measure with a batch's gradients; the first ones show whether they are exact."""
+        if seen.k == 0 and seen.noise == 0 and isinstance(state, DistanceState):
+            # Exact gradients: curvature limits the steps, and without a proxy h is L itself.
+            state = self.exact.init(state.start, None, uses_proxy=False)
+        return self.rule(state).observe(state, seen)
+
+    # The rest is the business of the rule that is chosen.
+    eta = _of_rule("eta")
+    comparison_point = _of_rule("comparison_point")
+    gain = _of_rule("gain")
+    restart = _of_rule("restart")
+    solve = _of_rule("solve")
+    end_step = _of_rule("end_step")
+    answer = _of_rule("answer")

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import errno
-import importlib.metadata
 import json
 import math
 import os
-import platform
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from proxyprox._util.arrays import core_count
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.journal import Event, Journal
 from proxyprox._util.signals import critical
+from proxyprox_app.report.summary import flat
 
 Point: TypeAlias = dict[str, Any]
-
-_PACKAGES = ("proxyprox", "numpy", "scipy", "scikit-learn", "torch", "matplotlib")
 
 
 class RecordsError(ValueError):
@@ -154,15 +148,6 @@ def read_records(path: str | os.PathLike[str]) -> list[Point]:
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def flat(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield nested settings with dots in their names."""
-    if isinstance(tree, Mapping):
-        for name, value in tree.items():
-            yield from flat(value, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, tree
-
-
 def _name(run: Mapping[str, Any]) -> str:
     return json.dumps(_plain_values(run))
 
@@ -174,48 +159,3 @@ def _plain_values(values: Mapping[str, Any]) -> Point:
         if isinstance(value, float) and not math.isfinite(value):
             plain[name] = None
     return plain
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that are installed.
-
-    Examples
-    --------
-    >>> sorted(versions())[0]
-    'Python'
-    """
-    found = {"Python": platform.python_version()}
-    for package in _PACKAGES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found[package] = importlib.metadata.version(package)
-    return found
-
-
-def machine() -> dict[str, str]:
-    """Return processor, cores and system; no host name, no user name.
-
-    Examples
-    --------
-    >>> list(machine())
-    ['processor', 'cores', 'system']
-    """
-    text = ""
-    with suppress(OSError):
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE | re.IGNORECASE)
-    return {
-        "processor": named[1] if named else platform.processor() or "unknown",
-        "cores": str(core_count()),
-        "system": f"{platform.system()} {platform.machine()}",
-    }
-
-
-def without_home(text: str) -> str:
-    """Replace the user's home folder at the start of a word by ``~``.
-
-    Examples
-    --------
-    >>> without_home(f"proxyprox demo --out {Path.home()}/runs")
-    'proxyprox demo --out ~/runs'
-    """
-    return re.sub(rf"(^|\s){re.escape(str(Path.home()))}(?=[/\\]|\s|$)", r"\1~", text)

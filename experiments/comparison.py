@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from experiments.compare import (
+    BASELINES,
+    ERM,
+    LEDGER_FIELDS,
+    ON_STEP_SIZE,
+    Experiment,
+    Outcome,
+    compare,
+)
 from proxyprox._util.arrays import core_count
-from proxyprox._util.files import locked
 from proxyprox_app.cli import console
-from proxyprox_app.cli.console import CommandError, plain, say
+from proxyprox_app.cli.console import plain, say
 from proxyprox_app.report import page, summary
-from proxyprox_app.report.summary import ON_STEP_SIZE, write_json
-from proxyprox_app.study.compare import Experiment, Outcome, compare
+from proxyprox_app.report.summary import Row, last_rows, summarise, write_json
 
 LEGEND = (
     "target, proxy: gradients spent of each; above opt.: the loss above its minimum; on eta: "
@@ -26,37 +33,6 @@ LABELS = {
     "tuning_gradients": "target gradients of the grid runs",
     ON_STEP_SIZE: "of the run's, for the step size",
 }
-
-
-@contextmanager
-def output_folder(folder: Path, command: str) -> Iterator[None]:
-    """Make a folder and hold its lock while the block runs.
-
-    Parameters
-    ----------
-    folder : Path
-        Where everything goes.
-    command : str
-        What to type to resume after an interruption.
-
-    Raises
-    ------
-    CommandError
-        When it cannot be written to or another process writes it, and when the user interrupts.
-    """
-    with ExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(folder))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error).rstrip(".")
-            text = f"the folder {str(folder)!r} cannot be written to ({reason}): choose another "
-            raise CommandError(f"{text}with --output.") from error
-        try:
-            yield
-        except KeyboardInterrupt:
-            text = f"Interrupted. Finished runs are kept in {folder}.\nTo resume:  {command}"
-            raise CommandError(text, console.INTERRUPTED) from None
 
 
 def run_experiment(
@@ -108,15 +84,15 @@ def write_results(
         Command that makes it again.
     """
     rows = summary.summarise(outcome.records)
-    texts = [*summary.sentences(rows, main=experiment.main), *experiment.remarks(rows)]
-    costs = summary.method_costs(outcome.records, outcome.tuning)
+    texts = [*sentences(rows, main=experiment.main), *experiment.remarks(rows)]
+    costs = method_costs(outcome.records, outcome.tuning)
     sizes = [{name: row[name] for name in ("panel", "method", *LABELS)} for row in costs]
     common: dict[str, Any] = {"command": command, "config": dict(experiment.shown)}
     write_json(folder / "summary.json", {"step_sizes": sizes, **common, "rows": rows})
     notes = [*experiment.notes, *edge_notes(outcome)]
     found = {
         "folder": str(folder),
-        "panels": summary.panels(rows, sizes),
+        "panels": panels(rows, sizes),
         "findings": texts,
         "notes": notes,
         "runs": outcome.runs,
@@ -185,7 +161,10 @@ def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:
         ]
         firsts = [end is not None and end == best for end in ends]
         headings = ("method", "target", "proxy", "above opt.", "proxy", "seconds", "on eta")
-        console.print_table(screen, headings, rows, firsts)
+        marked = [
+            (f"{row[0]}{' *' * first}", *row[1:]) for row, first in zip(rows, firsts, strict=True)
+        ]
+        console.print_table(screen, headings, marked, ["bold" * first for first in firsts])
 
 
 def _on_step_size(before: float | None, within: float | None) -> str:
@@ -196,3 +175,106 @@ def _on_step_size(before: float | None, within: float | None) -> str:
 
 def _count(value: float | None, absent: str = "") -> str:
     return absent if value is None else f"{value:,.0f}"
+
+
+def method_costs(
+    records: Iterable[Mapping[str, Any]], tuning: Mapping[tuple[str, str], int]
+) -> list[Row]:
+    """Return what a whole run of each method spent: medians over seeds at its last point.
+
+    ``tuning_gradients`` are the target gradients of its grid runs, on top of a run's own;
+    ``step_size_gradients``, where the step size was measured on the way, those among a run's own.
+    """
+    fields = ("panel", "method", "target_gradients", *LEDGER_FIELDS, ON_STEP_SIZE)
+    rows = summarise(records, metric="target_gradients", constant=(), costs=fields[3:])
+    return [
+        {name: end[name] for name in fields}
+        | {"tuning_gradients": tuning.get((end["panel"], end["method"]), 0)}
+        for end in last_rows(rows)
+    ]
+
+
+def panels(
+    rows: Sequence[Mapping[str, Any]], step_sizes: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """Return, panel by panel, where each method ended and what it took to match the baseline.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of a summary.
+    step_sizes : sequence of mappings
+        More fields by panel and method.
+    """
+    sizes = {(row["panel"], row["method"]): row for row in step_sizes}
+    ends, found = last_rows(rows), []
+    for panel in dict.fromkeys(end["panel"] for end in ends):
+        methods = [dict(end) for end in ends if end["panel"] == panel]
+        rivals = [end for end in methods if end["method"] in BASELINES]
+        base: Row = min(rivals, key=_end, default={})
+        level = base.get("suboptimality_median")
+        for end in methods:
+            curve = (row for row in rows if (row["panel"], row["method"]) == (panel, end["method"]))
+            lows = ((row, row["suboptimality_median"]) for row in curve if level is not None)
+            hit = next((row for row, low in lows if low is not None and low <= level), {})
+            end |= sizes.get((panel, end["method"]), {})
+            del end["panel"]
+            for kind in ("target_gradients", "proxy_gradients"):
+                end[f"{kind}_to_level"] = hit.get(kind)
+        baseline = base.get("method")
+        found.append({"panel": panel, "baseline": baseline, "level": level, "methods": methods})
+    return found
+
+
+def _end(row: Mapping[str, Any]) -> float:
+    low = row["suboptimality_median"]
+    return float("inf") if low is None else float(low)
+
+
+def sentences(rows: Sequence[Mapping[str, Any]], *, main: str | None = None) -> list[str]:
+    """Return a few sentences for each panel: a method against the best rival and against ERM.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Rows of a summary.
+    main : str, optional
+        The method to speak of; by default the best ProxyProx of the panel.
+    """
+    texts = []
+    for panel in panels(rows):
+        name, base, level = panel["panel"], panel["baseline"], panel["level"]
+        ends = {end["method"]: end for end in panel["methods"]}
+        lows = {method: end["suboptimality_median"] for method, end in ends.items()}
+        ours = [
+            (low, method)
+            for method, low in lows.items()
+            if low is not None and (method == main if main else method.startswith("ProxyProx"))
+        ]
+        if not ours:
+            continue
+        low, best = min(ours, key=lambda pair: pair[0])
+        budget = max(end["target_gradients"] for end in ends.values())
+        text = f"{name[:1].upper()}{name[1:]}: after {budget:,} target gradients, “{best}” is "
+        text += height(low)
+        if base not in (None, best):
+            text += f"; {base} " + ("broke off" if level is None else f"is {height(level)}")
+        if (hit := ends[best]["target_gradients_to_level"]) is not None and base != best:
+            text += (
+                f". It got as low as {base}'s end with {hit:,} target gradients "
+                f"({base}: {ends[base]['target_gradients_to_level']:,}) and "
+                f"{ends[best]['proxy_gradients_to_level']:,.0f} proxy gradients"
+            )
+        if (fitted := lows.get(ERM)) is not None:
+            text += f". Fitting the rows seen by then, without any proxy, gives {fitted:.2g}"
+        if len(ours) > 1:
+            text += f". The ProxyProx named is the best of {len(ours)}"
+        text += "."
+        texts.append(text)
+    return texts
+
+
+def height(value: float) -> str:
+    """Return a suboptimality in words."""
+    # A reference solved to rounding error can lie above an answer by as much.
+    return "at the optimum to rounding" if value <= 0 else f"{value:.2g} above the optimum"

@@ -1,0 +1,325 @@
+"""Records of results: what made them, and whether the code is still the same.
+
+A script that measures something ends with :func:`write_record`. It writes the data to
+``docs/results/AREA/NAME`` and, into ``about.json`` beside it, the command, the commit, the
+versions, the machine, the seconds, and the files that were measured with a hash of their code.
+
+``python -m experiments.records`` (``make records``) prints the records whose files have changed
+since, the data files that nothing is known about, and the tables of the docs that have no record.
+Tables between two markers are made from their record by a function of the script that wrote it::
+
+    <!-- table benchmarks/rounds.py:small_table rounds/rounds.csv -->
+    <!-- end -->
+
+The function takes the path of the record and returns Markdown. With ``--write`` the tables are
+written again; without it a table that differs ends the command with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import datetime
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import math
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from proxyprox._util.files import atomic_write_text
+
+__all__ = ["check_records", "fill_tables", "tables_without_record", "write_record"]
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = Path("docs/results")
+ABOUT = "about.json"
+DATA = (".csv", ".json", ".jsonl")
+LIBRARIES = (
+    "numpy", "scipy", "scikit-learn", "torch", "pandas", "dask", "opacus", "gymnasium", "mujoco",
+)  # fmt: skip
+TABLE = re.compile(
+    r"(<!-- table (?P<script>\S+):(?P<function>\w+) (?P<record>\S+) -->\n)"
+    r"(?P<text>.*?)(<!-- end -->)",
+    re.DOTALL,
+)
+LINK = re.compile(r"`[^`]*`|\]\([^)]*\)")
+# Scripts import this module first: seconds are counted from here.
+BEGUN = time.monotonic()
+
+
+def write_record(
+    path: str | Path, data: Any, *, measures: Sequence[str], note: str = "", root: Path = ROOT
+) -> None:
+    """Write a record, and what made it.
+
+    Parameters
+    ----------
+    path : path-like
+        ``docs/results/AREA/NAME.json``, ``.jsonl`` or ``.csv``.
+    data : object
+        What was measured: for ``.json`` anything that json writes (infinities become null); for
+        ``.jsonl`` a list of such objects; for ``.csv`` a list of dicts with the same keys, or a
+        text.
+    measures : sequence of str
+        The files or folders of the repository whose code the numbers depend on. The script that
+        runs is added.
+    note : str, optional
+        What a reader should know: other work on the machine, parts of an earlier run.
+    root : Path, optional
+        The repository.
+    """
+    file = Path(path)
+    script = Path(sys.argv[0]).resolve()
+    files = dict.fromkeys(measures)
+    if script.is_file() and script.is_relative_to(root):
+        files[script.relative_to(root).as_posix()] = None
+    missing = [name for name in files if not (root / name).exists()]
+    if missing:
+        raise ValueError(f"measures: {', '.join(missing)} does not exist; paths begin at {root}.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(file, _as_text(data, file.suffix))
+    times = os.times()
+    about = {
+        "command": _command(root),
+        "commit": _git(root, "rev-parse", "--short=12", "HEAD"),
+        "date": datetime.date.today().isoformat(),
+        "uncommitted": bool(_git(root, "status", "--porcelain", "--", *files)),
+        "machine": _machine(),
+        "versions": _versions(),
+        "seconds": round(time.monotonic() - BEGUN, 1),
+        "cpu_seconds": round(sum(times[:4]), 1),
+        "content": _hash(file.read_bytes()),
+        "measures": {name: hash_code(root / name) for name in files},
+        **({"note": note} if note else {}),
+    }
+    known = _about(file.parent)
+    known[file.name] = about
+    text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
+    atomic_write_text(file.parent / ABOUT, text + "\n")
+
+
+def hash_code(path: Path) -> str:
+    """Return a hash of the code below a path; prose, comments and blank lines do not count."""
+    if path.is_dir():
+        below = sorted(p for p in path.rglob("*.py") if "__pycache__" not in p.parts)
+        return _hash("".join(f"{p.name} {hash_code(p)}\n" for p in below).encode())
+    content = path.read_bytes()
+    return _hash(_code(content.decode()).encode() if path.suffix == ".py" else content)
+
+
+def _code(text: str) -> str:
+    prose: set[int] = set()
+    for node in ast.walk(ast.parse(text)):
+        expression = getattr(node, "value", None) if isinstance(node, ast.Expr) else None
+        if isinstance(expression, ast.Constant) and isinstance(expression.value, str):
+            prose.update(range(expression.lineno, (expression.end_lineno or 0) + 1))
+    lines = (line for i, line in enumerate(text.splitlines(), 1) if i not in prose)
+    return "\n".join(s.rstrip() for s in lines if s.strip() and not s.lstrip().startswith("#"))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _as_text(data: Any, ending: str) -> str:
+    if isinstance(data, str):
+        return data
+    if ending == ".jsonl":
+        return "".join(json.dumps(_finite(line), ensure_ascii=False) + "\n" for line in data)
+    if ending == ".csv":
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(data[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(data)
+        return table.getvalue()
+    return json.dumps(_finite(data), indent=1, ensure_ascii=False) + "\n"
+
+
+def _finite(data: Any) -> Any:
+    """Return the data with null for what JSON does not know: infinities and NaN."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    file = folder / ABOUT
+    known: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    return known
+
+
+def _command(root: Path) -> str:
+    """Return the command with paths as they are seen from the repository."""
+    words = ["python", *sys.orig_argv[1:]]
+    words = [word.replace(f"{root}/", "") for word in words]
+    # A path elsewhere tells a reader nothing but how this machine is kept.
+    return shlex.join(f"…/{Path(word).name}" if word.startswith("/") else word for word in words)
+
+
+def _git(root: Path, *arguments: str) -> str:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _machine() -> str:
+    cores = f"{os.cpu_count()} CPU cores, {platform.machine()}"
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+        cores += f", {memory:.0f} GiB"
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        cores += f"; {torch.cuda.get_device_name()}"
+    return cores
+
+
+def _versions() -> dict[str, str]:
+    modules = {"scikit-learn": "sklearn"}
+    loaded = [name for name in LIBRARIES if modules.get(name, name) in sys.modules]
+    found = {name: importlib.metadata.version(name) for name in loaded}
+    return {"python": platform.python_version(), **found}
+
+
+# -- checking -----------------------------------------------------------------------------------
+
+
+def check_records(root: Path = ROOT) -> Iterator[str]:
+    """Yield a line for each record that is older than its files, unknown, or changed by hand.
+
+    Parameters
+    ----------
+    root : Path, optional
+        The repository.
+    """
+    for folder in sorted(path for path in (root / RESULTS).iterdir() if path.is_dir()):
+        known = _about(folder)
+        for file in sorted(p for p in folder.iterdir() if p.suffix in DATA and p.name != ABOUT):
+            name, about = file.relative_to(root / RESULTS), known.pop(file.name, None)
+            if about is None:
+                yield f"{name}: nothing says what made it"
+                continue
+            if about["content"] != _hash(file.read_bytes()):
+                yield f"{name}: was changed after it was written"
+            newer = [f for f, then in about["measures"].items() if _now(root / f) != then]
+            if newer:
+                yield f"{name}: of {about['commit']}, older than {', '.join(newer)}"
+        for gone in known:
+            yield f"{(folder / gone).relative_to(root / RESULTS)}: the record is missing"
+
+
+def _now(path: Path) -> str | None:
+    return hash_code(path) if path.exists() else None
+
+
+def fill_tables(page: Path, *, write: bool, root: Path = ROOT) -> list[str]:
+    """Return which tables of a page differ from their records; with ``write`` they are replaced.
+
+    Parameters
+    ----------
+    page : Path
+        A page in Markdown.
+    write : bool
+        Whether to write the page again.
+    root : Path, optional
+        The repository.
+    """
+    differing: list[str] = []
+    text = page.read_text("utf-8")
+
+    def renewed(found: re.Match[str]) -> str:
+        table = _function(root / found["script"], found["function"])(
+            root / RESULTS / found["record"]
+        )
+        if table.strip() != found["text"].strip():
+            differing.append(f"{page.relative_to(root)}: the table differs from {found['record']}")
+        return f"{found[1]}{table.strip()}\n{found[6]}"
+
+    new = TABLE.sub(renewed, text)
+    if write and differing:
+        atomic_write_text(page, new)
+    return differing
+
+
+def _function(script: Path, name: str) -> Callable[[Path], str]:
+    # Scripts import their neighbours by bare names.
+    sys.path.insert(0, str(script.parent))
+    try:
+        spec = importlib.util.spec_from_file_location(script.stem, script)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules.setdefault(script.stem, importlib.util.module_from_spec(spec))
+        if not hasattr(module, name):
+            spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(script.parent))
+    function: Callable[[Path], str] = getattr(module, name)
+    return function
+
+
+def tables_without_record(page: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and head of each table of measured numbers that no marker surrounds.
+
+    A table is taken for one of measurements if a third of its cells, the first column aside, begin
+    with a number.
+
+    Parameters
+    ----------
+    page : Path
+        A page in Markdown.
+    """
+    text = TABLE.sub(lambda found: re.sub(r"[^\n]", "", found[0]), page.read_text("utf-8"))
+    table: list[tuple[int, str]] = []
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        if line.startswith("|"):
+            table.append((number, line))
+        elif table:
+            body = [LINK.sub("", row).strip("|").split("|")[1:] for _, row in table[2:]]
+            cells = [cell.strip(" *≈+−-–.") for row in body for cell in row]
+            if cells and 3 * sum(cell[:1].isdigit() for cell in cells) >= len(cells):
+                yield table[0]
+            table = []
+
+
+def main() -> int:
+    """Print what is older than its code; return 1 if a table differs from its record."""
+    parser = argparse.ArgumentParser(description="Check the records and the tables made from them.")
+    parser.add_argument("--write", action="store_true", help="write the tables again")
+    given = parser.parse_args()
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages += sorted((ROOT / RESULTS).glob("*/*.md"))
+    differing = [line for page in pages for line in fill_tables(page, write=given.write)]
+    old = list(check_records())
+    typed = [
+        f"{page.relative_to(ROOT)}:{number}: {head.strip()}"
+        for page in pages
+        if RESULTS not in page.relative_to(ROOT).parents[1:2]
+        for number, head in tables_without_record(page)
+    ]
+    for title, lines in (
+        ("Records to run again:", old),
+        ("Tables of numbers without a record:", typed),
+        ("Written again:" if given.write else "Tables that differ from their records:", differing),
+    ):
+        sys.stdout.write("\n".join([f"{title} {len(lines)}", *(f"  {line}" for line in lines), ""]))
+    return int(bool(differing) and not given.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Records know what they measured, and pages have the tables of their records."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.records import check_records, fill_tables, tables_without_record, write_record
+
+ROOT = Path(__file__).parents[2]
+CODE = '"""Prose."""\n\nx = 1\n'
+SCRIPT = """
+import json
+
+def table(path):
+    return "".join(f"| {k} | {v} |\\n" for k, v in json.loads(path.read_text()).items())
+"""
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """A repository with a measured file, a script, a record and a page."""
+    for name in ("src", "docs/results/area"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "src/part.py").write_text(CODE)
+    (tmp_path / "script_of_records.py").write_text(SCRIPT)
+    record = tmp_path / "docs/results/area/kept.json"
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "script_of_records.py")])
+    write_record(record, {"a": 1.5, "b": float("inf")}, measures=["src"], root=tmp_path)
+    return tmp_path
+
+
+def test_a_record_holds_what_made_it(repository):
+    folder = repository / "docs/results/area"
+    about = json.loads((folder / "about.json").read_text())["kept.json"]
+    assert json.loads((folder / "kept.json").read_text()) == {"a": 1.5, "b": None}
+    assert set(about["measures"]) == {"src", "script_of_records.py"}
+    assert about["command"].startswith("python ")
+    assert about["cpu_seconds"] > 0
+    assert about["versions"]["numpy"]
+    assert str(repository) not in json.dumps(about)
+
+
+def test_only_code_ages_a_record(repository):
+    part, kept = repository / "src/part.py", repository / "docs/results/area/kept.json"
+    assert list(check_records(repository)) == []
+    part.write_text('"""Other prose."""\n# A comment.\n\nx = 1\n')
+    assert list(check_records(repository)) == []
+    part.write_text(CODE.replace("1", "2"))
+    assert [line for line in check_records(repository) if "older than src" in line]
+    part.write_text(CODE)
+    kept.write_text("{}")
+    assert [line for line in check_records(repository) if "changed" in line]
+    kept.rename(kept.with_name("other.json"))
+    assert len(list(check_records(repository))) == 2
+
+
+def test_tables_are_those_of_their_records(repository):
+    page = repository / "docs/page.md"
+    typed = "| | n |\n|---|---|\n| a | 3 |\n"
+    marker = "<!-- table script_of_records.py:table area/kept.json -->\n"
+    page.write_text(f"{typed}\n{marker}{typed}<!-- end -->\n")
+    assert fill_tables(page, write=False, root=repository)
+    assert [number for number, _ in tables_without_record(page)] == [1]
+    fill_tables(page, write=True, root=repository)
+    assert not fill_tables(page, write=False, root=repository)
+    assert page.read_text() == f"{typed}\n{marker}| a | 1.5 |\n| b | None |\n<!-- end -->\n"
+
+
+def test_measured_files_must_exist(tmp_path):
+    with pytest.raises(ValueError, match="measures"):
+        write_record(tmp_path / "a.json", {}, measures=["src/none.py"], root=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_tables_of_the_pages_are_those_of_their_records():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert sum("<!-- table " in page.read_text("utf-8") for page in pages) >= 3
+    assert [line for page in pages for line in fill_tables(page, write=False)] == []
+
+
+def test_every_record_says_what_made_it():
+    assert [line for line in check_records(ROOT) if "older than" not in line] == []
