@@ -28,8 +28,9 @@ NAMES = {
 FIELDS = ("case", "k", "recipe", "lr", "seed", "held_out", "loss", "accuracy", "seconds", "chosen")
 NOTE = (
     "One NVIDIA H200 with 16 CPU cores, torch 2.11; the seconds of a run are those of 15 processes "
-    "at once. The runs were made at commits 9a0b73a (seed 100) and 12959f7; 'chosen' had Way(0.875 before, "
-    "weight 3) as its default with fresh rows and 'late' with wrong labels."
+    "at once. The runs were made at commits 9a0b73a (seed 100) and 12959f7; 'chosen' had "
+    "Way(before=0.875, weight=3) as its default with fresh rows, 'late' with wrong labels and "
+    "'growing' with drifted ones."
 )
 
 
