@@ -1,6 +1,6 @@
 """Write what the runs found as a record, and make its tables.
 
-    python -m experiments.ways.record SELECTED.jsonl REPORTED.jsonl
+    python -m experiments.ways.record SELECTED.jsonl REPORTED.jsonl [REPEATED.jsonl]
 
 Seed 100 chose the settings, on held-out rows of the target; seeds 0, 1 and 2 are reported.
 """
@@ -28,15 +28,15 @@ NAMES = {
 FIELDS = ("case", "k", "recipe", "lr", "seed", "held_out", "loss", "accuracy", "seconds", "chosen")
 NOTE = (
     "One NVIDIA H200 with 16 CPU cores, torch 2.11; the seconds of a run are those of 15 processes "
-    "at once. The runs were made at commits 9a0b73a (seed 100) and 12959f7; 'chosen' had "
-    "Way(before=0.875, weight=3) as its default with fresh rows, 'late' with wrong labels and "
-    "'growing' with drifted ones."
+    "at once. The runs were made at commits 9a0b73a (seed 100) and 12959f7, those of 'chosen' with "
+    "a9a and with fresh rows of digits again on two CPU cores, when the defaults were settled; the "
+    "others had 'late' as the first way for wrong labels."
 )
 
 
 def record(*paths: str) -> None:
     """Write all runs as one table."""
-    rows = []
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}  # of later files, if a run was repeated
     for path in paths:
         for line in Path(path).read_text().splitlines():
             run = json.loads(line)
@@ -48,10 +48,11 @@ def record(*paths: str) -> None:
                 "accuracy": f"{run[f'{part}_accuracy']:.4g}",
             }
             named = {**run, **numbers, "held_out": part == "validation"}
-            rows.append({name: named.get(name, "") for name in FIELDS})
+            key = tuple(named[name] for name in FIELDS[:6])
+            rows[key] = {name: named.get(name, "") for name in FIELDS}
     measured = ["src/proxyprox/torch/ways.py", "src/proxyprox/torch/proxied.py"]
-    scripts = ["experiments/ways/recipes.py", "experiments/ways/cases.py"]
-    write_record("docs/results/torch/ways.csv", rows, measures=measured + scripts, note=NOTE)
+    measured += ["experiments/ways/recipes.py", "experiments/ways/cases.py"]
+    write_record("docs/results/torch/ways.csv", [*rows.values()], measures=measured, note=NOTE)
 
 
 def reported(path: str | Path) -> dict[tuple[str, int], dict[str, list[tuple[float, float]]]]:
