@@ -36,7 +36,7 @@ def pack(path: str | Path, python_bytes: int = 28_000_000, c_bytes: int = 8_000_
 
 
 def read(paths: Iterable[Path], limit: int) -> Any:
-    """Return the beginnings of files in a random order, up to so many bytes."""
+    """Return the beginnings of files in a random order, up to a number of bytes."""
     files = sorted(p for p in paths if p.is_file())
     random.Random(0).shuffle(files)
     parts, size = [], 0

@@ -26,7 +26,7 @@ def cosine(share: float) -> float:
 def by_hand(kind: str, steps: int, k: int) -> Iterator[Step]:
     """Yield for every step whether it is on the target, on the proxy, and the rate's factor.
 
-    A run has so many gradients of the target and k times as many of the proxy, each in a step of
+    A run has ``steps`` gradients of the target and k times as many of the proxy, each in a step of
     its own; in *joint*, those of the target come with one of the proxy.
 
     *late1*: the proxy at a constant rate, then the target, the rate falling. *late2*, *late3*: in

@@ -55,7 +55,7 @@ def record(*paths: str) -> None:
     write_record("docs/results/torch/ways.csv", [*rows.values()], measures=measured, note=NOTE)
 
 
-def reported(path: str | Path) -> dict[tuple[str, int], dict[str, list[tuple[float, float]]]]:
+def reported(path: str | Path) -> Any:
     """Return loss and accuracy of the reported seeds by case, number of proxy steps and recipe."""
     found: Any = defaultdict(lambda: defaultdict(list))
     with Path(path).open() as file:

@@ -141,7 +141,7 @@ def list_candidates(
 
 
 def number_of_rounds(count: int) -> int:
-    """Return in how many rounds so many candidates become the last ones."""
+    """Return in how many rounds ``count`` candidates become the last ones."""
     rounds = 1
     while count > HALVING.last:
         count, rounds = max(HALVING.last, math.ceil(count / HALVING.factor)), rounds + 1

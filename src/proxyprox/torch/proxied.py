@@ -163,7 +163,7 @@ class Proxied(ProxyOptimizer):
         Parameters
         ----------
         steps : int, optional
-            At most so many, to save a checkpoint in between; by default all of them.
+            At most this many, to save a checkpoint in between; by default all of them.
         """
         begun = time.perf_counter()
         params = [p for p in parameters_of(self) if p.requires_grad]
