@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -26,11 +26,9 @@ from proxyprox._util.arrays import (
     square,
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
-from proxyprox.inner.base import NonFiniteError, SolverPolicy, Subproblem
-from proxyprox.methods.ladder import LadderPolicy, Nested, corrected_hessian
-from proxyprox.problems import Problem, Zero
+from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.problems import Zero
 from proxyprox.problems.problem import facts_of
-from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -59,7 +57,7 @@ class MeteredProxy:
 
     def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
         self.proxy, self.ledger = proxy, ledger
-        self._charge = partial(ledger.charge, name=name, total=total)
+        self._name, self._total = name, total
         self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
@@ -96,6 +94,16 @@ class MeteredProxy:
         finally:
             self._charge("proxy_seconds", time.perf_counter() - begun)
 
+    def _charge(self, what: str, amount: float) -> None:
+        """Enter an access: in the total, and under the proxy's name if it has one."""
+        ledger, name = self.ledger, self._name
+        if self._total:
+            setattr(ledger, what, getattr(ledger, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = ledger.proxies.get(name, {})
+            ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
+
     def _count(self, what: str) -> None:
         self._charge(what, 1)
         if self._cost is not None:
@@ -116,7 +124,7 @@ class MeteredProxy:
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.
@@ -163,116 +171,6 @@ class MeteredProxy:
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
 
-class MeteredLadder(MeteredProxy):
-    """A proxy with a proxy of its own, as a run asks it: each level is counted.
-
-    The gradients that it remembers correct the helper's Hessian; they are part of the run's state.
-    """
-
-    kept = LadderPolicy.kept
-
-    def __init__(self, proxy: Any, ledger: Ledger, start: Vector, level: int) -> None:
-        super().__init__(proxy, ledger, f"level {level}", total=level == 2)
-        helper = self.helper = metered(proxy.coarse, ledger, start, level + 1)
-        self.facts = replace(self.facts, helper=helper, solver=Nested())
-        if self.hessian is None and len(start) <= SolverPolicy.dense:
-            self.hessian: Any = self._corrected
-            self.facts = replace(self.facts, exact_curvature=False)
-
-    def _corrected(self, w: Vector) -> Matrix:
-        return corrected_hessian(self, self.helper, w)
-
-    @property
-    def remembered(self) -> Remembered:
-        """The last gradients; those of the levels below do not outlive a step."""
-        return self._remembered
-
-    @remembered.setter
-    def remembered(self, anchors: Remembered) -> None:
-        self._remembered = anchors
-
-
-class LearntProxy:
-    """A proxy with numbers that a run fits, weights for example, as the run asks it.
-
-    ``now`` is the proxy with the numbers in use; whatever is asked is asked of that.
-    """
-
-    learns = True
-
-    def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
-        self.proxy, self.ledger = proxy, ledger
-        self._parts: dict[str, MeteredProxy] = {}
-        self._numbers: Any = None
-        self.first = proxy.begin(start, self._metered)
-        self.adopt(self.first)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "now" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self.now, name)
-
-    def _metered(self, part: Any, name: str) -> MeteredProxy:
-        # One without a name is a trial: nothing of it is kept.
-        if name and name in self._parts:
-            return self._parts[name]
-        made = MeteredProxy(part, self.ledger, name)
-        return self._parts.setdefault(name, made) if name else made
-
-    def adopt(self, state: Any) -> None:
-        """Ask the proxy with these numbers from now on."""
-        if state.numbers != self._numbers:
-            self.now, self._numbers = self.proxy.using(state, self._metered), state.numbers
-
-    @property
-    def _asked(self) -> list[MeteredProxy]:
-        return [p for p in (*self._parts.values(), self.now) if isinstance(p, MeteredProxy)]
-
-    def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
-        """Return the state after the target has answered."""
-        return self.proxy.learn(state, secants, k, self._metered)
-
-    @property
-    def facts(self) -> Facts:
-        """What is known of the proxy with the numbers in use."""
-        return replace(facts_of(self.now), learns=True)
-
-    @property
-    def fault(self) -> tuple[str, Vector] | None:
-        """What was not finite first, of any part."""
-        return next((p.fault for p in self._asked if p.fault is not None), None)
-
-    @fault.setter
-    def fault(self, fault: None) -> None:
-        for part in self._asked:
-            part.fault = fault
-
-    @property
-    def remembered(self) -> Remembered:
-        """Nothing that outlives a step."""
-        return ()
-
-    @remembered.setter
-    def remembered(self, anchors: Remembered) -> None:
-        for part in self._asked:
-            part.remembered = anchors
-
-
-def secants_of(state: Any, answers: Any) -> list[Secant]:
-    """Return the pairs of points at which the target has answered for one batch, or exactly."""
-    query, path = state.question, state.path
-    (point, *others), (gradient, *rest) = query.points, answers.gradients
-    exact = query.exact or query.batch is None
-    if path.gradient is None:
-        return [Secant((point,), (gradient,), exact)]
-    if exact:
-        if same_point(path.point, point):
-            return []
-        return [Secant((point, path.point), (gradient, path.gradient), True)]
-    pairs = zip(others, rest, strict=True)
-    return [Secant((point, w), (gradient, g), False) for w, g in pairs if not same_point(w, point)]
-
-
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
@@ -280,19 +178,6 @@ class FreeProxy(Zero):
     sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
-
-
-def metered(proxy: Any, ledger: Ledger, start: Vector, level: int = 2) -> Any:
-    """Return a proxy as a run from some start asks it; the zero proxy is free."""
-    if isinstance(proxy, Zero):
-        return FreeProxy()
-    facts = facts_of(proxy)
-    if facts.learns:
-        return LearntProxy(proxy, ledger, start)
-    if facts.helper is not None:
-        return MeteredLadder(proxy, ledger, start, level)
-    deep = level > 2
-    return MeteredProxy(proxy, ledger, f"level {level}" if deep else "", total=not deep)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -309,27 +194,6 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
         raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
     # A tensor that still carries its graph would keep every step of the run alive.
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
-
-
-def value_for_report(
-    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
-) -> float | None:
-    """Return the loss at a point for a report; None if it has none, or its use is accounted.
-
-    What goes wrong is added to ``faults``, and the call to the ledger.
-    """
-    if not reports_values(problem.objective):
-        return None
-    if ledger is not None:
-        ledger.value_calls += 1
-    try:
-        with np.errstate(all="ignore"):
-            return float(problem.value(w))
-    except Exception as error:
-        # A run that is finished and paid for is not lost to a function that only reports on it.
-        if faults is not None:
-            faults.append(f"{type(error).__name__}: {error}")
-        return None
 
 
 @dataclass(frozen=True)
@@ -684,13 +548,6 @@ def known_curvature(objective: Any, w: Vector) -> Matrix | None:
         return None
     matrix = objective.curvature(copy_array(w))
     return matrix if matrix is not None and all_finite(matrix) else None
-
-
-def describe_gradients(problem: Problem) -> str:
-    """Return where the gradients come from that are not the user's own."""
-    parts = {"target": problem.objective, "proxy": problem.proxy}
-    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
-    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
 
 
 def target_state(objective: Any) -> dict[str, Any]:

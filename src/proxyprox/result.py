@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import count_words, positive, whole
+from proxyprox._util.validation import count_words, instance, positive, whole
 
 __all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
 
@@ -70,16 +70,6 @@ class Ledger:
     proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def charge(self, what: str, amount: float, name: str = "", *, total: bool = True) -> None:
-        """Enter an access to a proxy: in the total, and under its name if it has one."""
-        if total:
-            setattr(self, what, getattr(self, what) + amount)
-        if name:
-            # A new dict: copies of the ledger do not change.
-            own = self.proxies.get(name, {})
-            own = {**own, what: own.get(what, 0) + amount}
-            self.proxies = {**self.proxies, name: own}
-
     def as_dict(self) -> dict[str, float]:
         """Return the counts as a plain dictionary; those of a named proxy as "name.count"."""
         counts = {name: count for name, count in asdict(self).items() if name != "proxies"}
@@ -120,6 +110,11 @@ class Budget:
     def __post_init__(self) -> None:
         """Check that there is a limit, and that each is positive."""
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        allowed = 'limits by name, such as {"coarse.proxy_gradients": 500}'
+        instance("Budget.proxies", limits.get("proxies", {}), Mapping, allowed)
+        if not isinstance(limits.get("proxies", {}), Mapping):
+            allowed = 'a mapping such as {"coarse.proxy_gradients": 500}'
+            raise TypeError(message("Budget.proxies", self.proxies, allowed))
         limits |= limits.pop("proxies", {})
         if not limits:
             raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")

@@ -66,7 +66,7 @@ import contextlib
 import math
 import sys
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
 from proxyprox._util.validation import instance, message, positive
@@ -410,8 +410,7 @@ class AutoState:
     step: OpenStep | None = None
 
 
-@dataclass(frozen=True)
-class Signals:
+class Signals(NamedTuple):
     """An observation together with what the step before left to compare it with.
 
     Along the last ``step``, the newest batch's ``g − ∇L̂`` has changed from ``before`` by
