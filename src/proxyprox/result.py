@@ -112,9 +112,6 @@ class Budget:
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
         allowed = 'limits by name, such as {"coarse.proxy_gradients": 500}'
         instance("Budget.proxies", limits.get("proxies", {}), Mapping, allowed)
-        if not isinstance(limits.get("proxies", {}), Mapping):
-            allowed = 'a mapping such as {"coarse.proxy_gradients": 500}'
-            raise TypeError(message("Budget.proxies", self.proxies, allowed))
         limits |= limits.pop("proxies", {})
         if not limits:
             raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")

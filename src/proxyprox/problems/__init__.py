@@ -21,7 +21,7 @@ from proxyprox.problems.least_squares import (
     uncertainty,
     weighted,
 )
-from proxyprox.problems.parametric import Parametric, identify
+from proxyprox.problems.parametric import Parametric
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
@@ -54,7 +54,6 @@ __all__ = [
     "counts",
     "gamma_regression",
     "huber",
-    "identify",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",
