@@ -215,7 +215,7 @@ class Proxied(ProxyOptimizer):
         correction = None
         if due > 0 and way.theta:
             correction = self._update_correction(params, target)
-        if due > 0 and hasattr(self._proxy, "compare") and self._k % PROBE.compare_every == 0:
+        if due > 0 and hasattr(self._proxy, "compare") and self._k % PROBE.look_every == 0:
             self._proxy.compare(params, target)
             self.ledger.proxy_sampled_gradients += len(self._proxy.proxies)
         self._descend(params, self._join(params, target, joint=way.joint and due > 0))
