@@ -502,16 +502,12 @@ class Trajectory:
         why : str
             What happened then.
         """
-        rows = {
-            name: table if table is None else table[: steps + (name in ("states", "observations"))]
-            for name, table in (
-                (name, getattr(self, name))
-                for name in ("actions", "states", "observations", "costs")
-            )
-        }
-        cut = steps < len(self.actions)
+        cut, tables = steps < len(self.actions), dict[str, Any]()
+        for name, rows in (("actions", 0), ("costs", 0), ("states", 1), ("observations", 1)):
+            table = getattr(self, name)
+            tables[name] = None if table is None else table[: steps + rows]
         return replace(
-            self, **rows, final=0.0 if cut else self.final,
+            self, **tables, final=0.0 if cut else self.final,
             aborted=self.aborted or (why if cut else ""),
         )  # fmt: skip
 
