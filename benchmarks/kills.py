@@ -144,7 +144,7 @@ def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> N
 
 def run(folder: Path) -> None:
     """``proxyprox run`` on a CSV of our own."""
-    command("run", folder.parent / "my.toml", "--output", folder, "--workers", "1", "--json")
+    command("run", folder.parent / "my.toml", "--output", folder, "--json")
 
 
 def mushrooms(folder: Path, workers: int = 1) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from dataclasses import asdict, dataclass
@@ -247,6 +248,32 @@ def one_full_gradient(config: Config, job: Job) -> list[Point]:
         known = {name: ledger.get(name, 0) for name in LEDGER_FIELDS}
         points.append({"target_gradients": spent, **known, "suboptimality": value})
     return points
+
+
+def page_table(record: Path) -> str:
+    """Return the suboptimality after 1000 gradients, and when the exact method was as low.
+
+    Parameters
+    ----------
+    record : Path
+        ``summary.json`` of a run.
+    """
+    panels, last, ours = ("batch 1024", "batch 256"), 1000, "ProxyProx, exact"
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for row in json.loads(record.read_text(encoding="utf-8"))["rows"]:
+        found.setdefault((row["method"], row["panel"]), {})[row["target_gradients"]] = row[
+            "suboptimality_median"
+        ]
+    lines = ["| method | batch 1024 | as low after | batch 256 | as low after |", "|" + "---|" * 5]
+    for method in dict.fromkeys(name for name, panel in found if panel == panels[0]):
+        cells = [method]
+        for panel in panels:
+            end = found[method, panel][last]
+            path = sorted(found[ours, panel].items())
+            reached = next((k for k, value in path if k < last and value <= end), None)
+            cells += [f"{abs(end):.1e}", "" if reached is None else str(reached)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def facts(config: Config) -> dict[str, Any]:

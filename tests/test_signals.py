@@ -58,18 +58,6 @@ def test_an_ignored_signal_and_a_users_handler_are_left_alone(own):
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_handler_set_inside_stays():
-    def own(number, frame):
-        return None
-
-    try:
-        with ending_signals():
-            signal.signal(signal.SIGTERM, own)
-        assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
 def test_other_threads_set_no_handler(tmp_path):
     before, found = handlers(), []
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from proxyprox._util.validation import Words, has, message, nonnegative, require
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -52,8 +53,12 @@ class MeteredProxy:
     passed on.
     """
 
-    def __init__(self, proxy: Any, ledger: Ledger) -> None:
+    learns = False
+
+    def __init__(self, proxy: Any, ledger: Ledger, name: str = "") -> None:
         self.proxy, self.ledger = proxy, ledger
+        self._name = name
+        self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
@@ -87,11 +92,25 @@ class MeteredProxy:
         try:
             return function(*arguments)
         finally:
-            self.ledger.proxy_seconds += time.perf_counter() - begun
+            self._charge("proxy_seconds", time.perf_counter() - begun)
+
+    def _charge(self, what: str, amount: float) -> None:
+        """Enter an access: in the total, and under the proxy's name if it has one."""
+        ledger, name = self.ledger, self._name
+        setattr(ledger, what, getattr(ledger, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = ledger.proxies.get(name, {})
+            ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
+
+    def _count(self, what: str) -> None:
+        self._charge(what, 1)
+        if self._cost is not None:
+            self._charge("proxy_cost", nonnegative("proxy.cost(batch)", self._cost(None)))
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        self.ledger.proxy_values += 1
+        self._count("proxy_values")
         number = scalar("the proxy's value", self._timed(self.proxy.value, copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
@@ -100,17 +119,17 @@ class MeteredProxy:
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
-            self.ledger.proxy_sampled_gradients += 1
+            self._count("proxy_sampled_gradients")
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.
                     self.remembered = (*(other for other in known if other is not pair), pair)
                 return copy_array(pair[1])
-        self.ledger.proxy_gradients += 1
+        self._count("proxy_gradients")
         answer = self._timed(self.proxy.gradient, copy_array(w))
         gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
         self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
@@ -128,13 +147,13 @@ class MeteredProxy:
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        self.ledger.proxy_hvps += 1
+        self._count("proxy_hvps")
         answer = self._timed(self.proxy.hvp, copy_array(w), copy_array(v))
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, function: Any, w: Vector, *share: float) -> Matrix:
-        self.ledger.proxy_hessians += 1
+        self._count("proxy_hessians")
         hessian = self._timed(function, copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
@@ -146,22 +165,101 @@ class MeteredProxy:
         return hessian
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
-        self.ledger.proxy_solves += 1
+        self._count("proxy_solves")
         answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
+
+
+class LearntProxy:
+    """A proxy with numbers that a run fits, weights for example, as the run asks it.
+
+    ``now`` is the proxy with the numbers in use; whatever is asked is asked of that.
+    """
+
+    learns = True
+
+    def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
+        self.proxy, self.ledger = proxy, ledger
+        self._parts: dict[int, MeteredProxy] = {}
+        self.first = proxy.begin(start, self._metered)
+        self.adopt(self.first)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "now" not in vars(self):
+            raise AttributeError(name)
+        return getattr(self.now, name)
+
+    def _metered(self, part: Any, name: str) -> MeteredProxy:
+        # What a run learns from may be a proxy of the moment: its id must not be another's.
+        known = self._parts.get(id(part))
+        if known is None or known.proxy is not part:
+            known = self._parts[id(part)] = MeteredProxy(part, self.ledger, name)
+        return known
+
+    def adopt(self, state: Any) -> None:
+        """Ask the proxy with these numbers from now on."""
+        self.now = self.proxy.using(state, self._metered)
+
+    def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
+        """Return the state after the target has answered."""
+        return self.proxy.learn(state, secants, k, self._metered)
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the proxy with the numbers in use."""
+        return replace(facts_of(self.now), learns=True)
+
+    @property
+    def fault(self) -> tuple[str, Vector] | None:
+        """What was not finite first, of any part."""
+        return next((p.fault for p in self._parts.values() if p.fault is not None), None)
+
+    @fault.setter
+    def fault(self, fault: None) -> None:
+        for part in self._parts.values():
+            part.fault = fault
+
+    @property
+    def remembered(self) -> Remembered:
+        """Nothing that outlives a step."""
+        return ()
+
+    @remembered.setter
+    def remembered(self, anchors: Remembered) -> None:
+        for part in self._parts.values():
+            part.remembered = anchors
+
+
+def secants_of(state: Any, answers: Any) -> list[Secant]:
+    """Return the pairs of points at which the target has answered for one batch, or exactly."""
+    query, path = state.question, state.path
+    (point, *others), (gradient, *rest) = query.points, answers.gradients
+    exact = query.exact or query.batch is None
+    if path.gradient is None:
+        return [Secant((point,), (gradient,), exact)]
+    if exact:
+        if same_point(path.point, point):
+            return []
+        return [Secant((point, path.point), (gradient, path.gradient), True)]
+    pairs = zip(others, rest, strict=True)
+    return [Secant((point, w), (gradient, g), False) for w, g in pairs if not same_point(w, point)]
 
 
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
+    learns = False
     sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
 
 
-def metered(proxy: Any, ledger: Ledger) -> Any:
-    """Return a proxy as a run asks it; the zero proxy is free."""
-    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
+def metered(proxy: Any, ledger: Ledger, start: Vector) -> Any:
+    """Return a proxy as a run from some start asks it; the zero proxy is free."""
+    if isinstance(proxy, Zero):
+        return FreeProxy()
+    learns = facts_of(proxy).learns
+    return LearntProxy(proxy, ledger, start) if learns else MeteredProxy(proxy, ledger)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:

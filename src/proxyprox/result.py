@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
@@ -43,6 +43,10 @@ class Ledger:
         Accesses to the proxy, by kind; gradients are full passes.
     proxy_seconds : float
         Time spent inside the proxy's functions.
+    proxy_cost : float
+        Their prices, where proxies name one (``cost``).
+    proxies : mapping
+        The same counts for each of several proxies, by name, and for each level of a ladder.
     seconds : float
         Time of the whole run.
     """
@@ -62,11 +66,16 @@ class Ledger:
     proxy_hessians: int = 0
     proxy_solves: int = 0
     proxy_seconds: float = 0.0
+    proxy_cost: float = 0.0
+    proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, float]:
-        """Return the counts as a plain dictionary."""
-        return asdict(self)
+        """Return the counts as a plain dictionary; those of a named proxy as "name.count"."""
+        counts = {name: count for name, count in asdict(self).items() if name != "proxies"}
+        for name, own in self.proxies.items():
+            counts |= {f"{name}.{what}": count for what, count in own.items()}
+        return counts
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,12 @@ class Budget:
     What a step will cost the target is known before it is taken, so those limits are never
     exceeded. Proxy work, time and calls of a function whose gradients are found by differences
     (``target_calls``) are not: the run ends after the step that reaches the limit.
+
+    Parameters
+    ----------
+    proxies : mapping, optional
+        Limits on what single proxies, or levels of a ladder, are asked: the names are those of
+        ``Ledger.as_dict()``, such as ``{"coarse.proxy_gradients": 500}``.
 
     Examples
     --------
@@ -90,10 +105,12 @@ class Budget:
     cost: float | None = None
     epsilon: float | None = None
     seconds: float | None = None
+    proxies: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         """Check that there is a limit, and that each is positive."""
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        limits |= limits.pop("proxies", {})
         if not limits:
             raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")
         for name, limit in limits.items():
@@ -109,8 +126,9 @@ class Budget:
         ahead : dict
             What the next step will use for certain, by field name.
         """
-        for name, limit in vars(self).items():
-            used, coming = getattr(ledger, name), ahead.get(name, 0.0)
+        counts = ledger.as_dict()
+        for name, limit in {**vars(self), **(self.proxies or {}), "proxies": None}.items():
+            used, coming = counts.get(name, 0), ahead.get(name, 0.0)
             # Of what is not known ahead (time, proxy work), reaching the limit is enough.
             if limit is not None and (used + coming > limit or (coming == 0 and used >= limit)):
                 return name

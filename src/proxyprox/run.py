@@ -60,6 +60,7 @@ from proxyprox.problems import identity as identities
 from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
 from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
+from proxyprox.stepsizes.auto import is_due
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
@@ -110,6 +111,8 @@ class RunState:
         Whether it is asked to choose where the run begins.
     answer : Told or None
         The target's answer to it, paid for, if the step that it leads to was not taken yet.
+    learning : object
+        What a proxy with numbers that are fitted has learnt; None for any other.
     """
 
     method: Any
@@ -126,6 +129,7 @@ class RunState:
     own_points: int = 0
     starts: bool = False
     answer: Told | None = None
+    learning: Any = None
 
 
 class Randomness:
@@ -194,7 +198,7 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
         rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    halves = copy_tree(halves_of(parts.facts, drawn)) if parts.step_size.measures else None
+    halves = halves_of(parts.facts, drawn) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
     points = tuple(map(copy_array, points))
     question = Query(drawn, points, halves, exact, request.value, request.outputs)
@@ -218,7 +222,11 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
-    own = answers
+    own, learning, memory = answers, state.learning, solver.memory
+    if parts.proxy.learns:
+        learning, before, learnt = _learn(parts, state, answers, before)
+        if learning.numbers != state.learning.numbers:
+            memory.clear()
     if rule.measures:
         learnt = rule.observe(copy_tree(learnt), _observation(parts, query, answers, k))
     if len(answers.gradients) > state.own_points:
@@ -242,8 +250,24 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
-        question=None, own_points=0, starts=False, answer=None,
+        question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
+
+
+def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, ...]:
+    """Return what the proxy has learnt, and the states of the method and of the step size."""
+    proxy, k, learnt = parts.proxy, state.method.k, state.step_size
+    proxy.adopt(state.learning)
+    secants = oracle.secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
+    exact = bool(secants) and secants[0].exact
+    if not secants or (exact and k > POLICY.row and not is_due(k, 2)):
+        return state.learning, before, learnt
+    old, learning = proxy.now, proxy.learn(state.learning, secants, k)
+    if learning.numbers != state.learning.numbers:
+        proxy.adopt(learning)
+        before = parts.method.adapt(before, old, proxy.now, leap=learning.leap)
+        learnt = parts.step_size.adapt(copy_tree(learnt), old, proxy.now, learning.leap)
+    return learning, before, learnt
 
 
 class _Solver:
@@ -394,7 +418,7 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = oracle.metered(proxy, self.ledger)
+        metered = oracle.metered(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
@@ -413,7 +437,7 @@ class Run:
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
         self.state = RunState(
             copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
-            anchors=metered.remembered,
+            anchors=metered.remembered, learning=metered.first if metered.learns else None,
         )  # fmt: skip
         if first and not method.ask(copy_tree(begin)).everything:
             self.open(*first)
@@ -735,6 +759,8 @@ class Run:
         known = path.known_values(self.problem, self.parts.start, w)[1]
         at_answer = same_point(path.point, w)
         notes = [*self._notes, self.method.note(copy_tree(state.method))]
+        if state.learning is not None:
+            notes.append(self.parts.proxy.proxy.words(state.learning))
         blind = path.exact and math.isnan(path.value)
         blind = blind and not oracle.reports_values(self.problem.objective)
         if self.given and blind and steps and not same_point(w, self.parts.start):
@@ -843,7 +869,7 @@ class Run:
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
-            if any(paid < 0 for paid in vars(ledger).values()):
+            if any(paid < 0 for paid in trees.walk(vars(ledger)) if not isinstance(paid, dict)):
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
@@ -947,6 +973,8 @@ class Run:
                 continue  # a rule that begins with nothing may have learnt anything
             if was not in (now, *getattr(getattr(self, name), "states", ())):
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
+        if type(state.learning) is not type(self.state.learning):
+            raise ValueError("state.learning is not that of this proxy")
         k, query, blocked = state.method.k, state.question, state.faults.blocked
         require_form("k", k, int, None)
         require_form("w", state.method.w, Vector, self.parts.start)
@@ -976,7 +1004,11 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.defaults() is not None
-            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
+            asked_of = (
+                parts.proxy
+                if needed
+                else oracle.metered(parts.problem.proxy, Ledger(), parts.start)
+            )
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(

@@ -125,6 +125,21 @@ def test_accuracy_at_the_level_of_rounding_ends(solver, solve, logistic_case):
     assert np.linalg.norm(w - exact) <= 1e-9
 
 
+@every_general
+def test_poisson_from_far_away(solver, solve):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    proxy = poisson_regression(X, rng.poisson(1, size=50))
+    centre = 8 * np.ones(3)
+    phi = Subproblem(proxy, np.zeros(3), centre, 10.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        w, progress = solve(solver, phi, Residual(1e-7))
+    assert progress.residual <= 1e-7
+    # The stationary equation, written out.
+    equation = X.T @ (np.exp(X @ w) - proxy.targets) / 50 + (w - centre) / 10
+    assert np.linalg.norm(equation) <= 1.1e-7
+
+
 def waves(size=4, strength=1.0):
     """``Σ strength·cos(3 w_j)``: curvature between −9 and 9 times the strength."""
     return FunctionProxy(

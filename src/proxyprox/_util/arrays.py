@@ -219,8 +219,9 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
 
 
 def solve_upper(R: Matrix, rhs: Vector, *, transposed: bool = False) -> Vector:
-    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R a regular upper triangle."""
+    """Return x of ``R x = rhs`` or ``Rᵀ x = rhs``, R the upper triangle of a regular matrix."""
     if type(R) is not np.ndarray:
+        R = namespace(R).triu(R)
         return namespace(R).linalg.solve(R.T if transposed else R, rhs)
     lapack = scipy.linalg.lapack
     trtrs = lapack.dtrtrs if R.dtype == np.float64 else lapack.strtrs
@@ -297,22 +298,23 @@ def _copy_record(x: Any) -> Any:
         for field in dataclasses.fields(x):
             object.__setattr__(twin, field.name, copy_tree(getattr(x, field.name)))
         return twin
+    content = x.__dict__
+    copies = {
+        name: y.copy("K") if type(y) is np.ndarray else copy_tree(y)
+        for name, y in content.items()
+        if type(y) not in ATOMS
+    }
+    if not copies and type(x).__dataclass_params__.frozen:
+        return x
     twin = object.__new__(type(x))
-    content = twin.__dict__
-    for name, y in x.__dict__.items():
-        kind = type(y)
-        if kind in ATOMS:
-            content[name] = y
-        else:
-            content[name] = y.copy("K") if kind is np.ndarray else copy_tree(y)
+    twin.__dict__.update(content, **copies)
     return twin
 
 
 def changed(record: Record, **fields: Any) -> Record:
     """Return a frozen dataclass with other values in some fields, without checking them again."""
     twin = object.__new__(type(record))
-    twin.__dict__.update(record.__dict__)
-    twin.__dict__.update(fields)
+    twin.__dict__.update(record.__dict__, **fields)
     return twin
 
 

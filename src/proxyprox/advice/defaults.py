@@ -29,7 +29,7 @@ from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
 from proxyprox.methods.mapping import maps_outputs
-from proxyprox.oracle import MeteredProxy
+from proxyprox.oracle import metered
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -257,7 +257,7 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy = MeteredProxy(problem.proxy, ledger)
+        proxy = metered(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:

@@ -36,13 +36,11 @@ class LBFGS(Solver):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, LBFGS, ProxyProx, logistic_regression, minimize
-    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
-    >>> problem = Problem(target, target.label_free())
-    >>> found = minimize(problem, method=ProxyProx(1.0), inner=LBFGS(), steps=20)
-    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
-    True
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> from proxyprox.inner import LBFGS
+    >>> problem = Problem(Quadratic([[2.0]], b=[-2.0]), proxy=Quadratic([[1.0]]))
+    >>> minimize(problem, inner=LBFGS(), steps=60).w.round(3)
+    array([1.])
     """
 
     history: int = 10

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from proxyprox._util.arrays import Matrix, Vector
+from proxyprox._util.arrays import Matrix, Vector, changed
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.result import Status
 from proxyprox.stepsizes.auto import AutoStep, as_step_size
@@ -261,6 +262,15 @@ class Method:
         """Return the state after one outer step, with ``k`` one larger."""
         raise NotImplementedError(f"{type(self).__name__} must define tell(state, answers, step)")
 
+    def adapt(self, state: Any, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state for a proxy whose numbers have changed: by default as it is.
+
+        ``before`` and ``after`` are the proxy with the numbers as they were and as they are now;
+        ``leap`` says that the new one fits the target so much better that its minimum is worth a
+        look.
+        """
+        return state
+
     def answer(self, state: Any) -> Vector:
         """Return the iterate to answer with."""
         return state.w
@@ -345,6 +355,14 @@ class CorrectedMethod(Method):
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)
+
+    def adapt(self, state: CorrectedState, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state with the memory moved: it estimates ∇L − ∇L̂ at w_k."""
+        if not is_array_api_obj(state.memory):
+            return changed(state, memory=None)
+        gap = before.gradient(state.w) - after.gradient(state.w)
+        anchor = None if state.previous is None else after.gradient(state.previous)
+        return changed(state, memory=state.memory + gap, previous_anchor=anchor)
 
     def target_gradient(self, answers: Answers) -> Vector:
         """Return the target's gradient at w_k."""

@@ -341,7 +341,7 @@ class ManifoldMapping(Method):
             columns = [
                 (known[point.tobytes()] - here) / (point[j] - x[j]) for j, point in enumerate(moved)
             ]
-            # Where the model fails beside x, nothing is known of that parameter.
+            # If the model fails beside x, nothing is known of that parameter.
             return np.asarray(np.nan_to_num(np.stack(columns, axis=-1), posinf=0.0, neginf=0.0))
 
         begin = parts[0]

@@ -173,7 +173,7 @@ class Derivatives:
         return self._remember(w, value)[0]
 
     def values(self, points: Sequence[Vector]) -> list[Array]:
-        """Return f at some points, NaN where there is none; an error at a lone point is raised.
+        """Return f at some points, NaN if there is none; an error at a lone point is raised.
 
         Answers of other lengths than the first are refused.
         """

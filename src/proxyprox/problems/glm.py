@@ -48,6 +48,8 @@ class Design:
     def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
         self.X = X if checked else _check_inputs(X)
         self.sparse = scipy.sparse.issparse(self.X)
+        # Products with torch's tensors do not go through blocks of rows.
+        self.in_blocks = bool(self.sparse or type(self.X) is np.ndarray or is_numpy_array(self.X))
         self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
@@ -57,10 +59,11 @@ class Design:
         """The namespace of vectors that multiply this matrix."""
         return np if self.sparse else namespace(self.X)
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether products go through blocks of rows: not those of torch."""
-        return bool(self.sparse or is_numpy_array(self.X))
+    @cached_property
+    def whole(self) -> Any:
+        """The matrix as one block, in float64 if it is NumPy's; None if it is cut into several."""
+        one_block = not self.in_blocks or self.rows <= self.step
+        return self.part(slice(0, self.rows)) if one_block else None
 
     def asarray(self, array: Any) -> Any:
         """Return a NumPy array in the library and device of the data; NumPy's are float64."""
@@ -96,6 +99,8 @@ class Design:
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
+        if self.whole is not None:
+            return self._pull(self.whole, residual)
         return self.pull_rows(lambda rows: residual[rows])
 
     def pull_rows(self, function: Callable[[slice], Any]) -> Any:
@@ -107,6 +112,8 @@ class Design:
 
         ``f`` is given the rows of a block and their predictors.
         """
+        if (whole := self.whole) is not None:
+            return self._pull(whole, function(slice(0, self.rows), self.push(whole, w)))
         return self._sum(lambda rows, part: function(rows, self.push(part, w)))
 
     def _cuts(self, first: int, end: int) -> list[slice]:
@@ -121,8 +128,8 @@ class Design:
 
         Without a zero nothing is added up.
         """
-        if not self.in_blocks:
-            return function(slice(None), self.X)
+        if self.whole is not None:
+            return function(slice(0, self.rows), self.whole)
 
         def add_blocks(cut: tuple[int, int]) -> Any:
             total = zero

@@ -96,7 +96,8 @@ class Problem:
         The expensive loss. A function of ``w`` that returns its value will do, and so will a pair
         ``(value, gradient)`` of functions, whose ``value`` may be None.
     proxy : Proxy, callable or pair of callables, optional
-        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self.
+        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self. Of a
+        list of proxies, or a dict with their names, a run finds out what each is worth.
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
         to both losses; the gradients of objective and proxy do not include it.
@@ -210,6 +211,8 @@ Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     target = role == "objective"
+    if isinstance(given, (list, dict)) and not target:
+        return _as_several(given, numeric)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
         return (FunctionObjective if target else FunctionProxy)(value=given[0], gradient=given[1])
     if offers(given, "sample" if target else "value", "gradient"):
@@ -219,6 +222,18 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
     raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
+
+
+def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
+    """Return several proxies as one; a list of one is that proxy."""
+    # Here, because combinations are made of what this module knows.
+    from proxyprox.problems.several import Several
+
+    named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
+    if not named:
+        raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
+    losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
+    return Several(losses) if len(losses) > 1 else next(iter(losses.values()))
 
 
 # -- what is checked before anything is paid ------------------------------------------------------

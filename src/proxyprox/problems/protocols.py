@@ -63,6 +63,14 @@ class Paired:
             cls.value_and_gradient = None
 
 
+class Secant(NamedTuple):
+    """The target's gradients, of one batch or exact, at two points; at first at one."""
+
+    points: tuple[Vector, ...]
+    gradients: tuple[Vector, ...]
+    exact: bool
+
+
 class Work(NamedTuple):
     """About how many nanoseconds a pass over some rows takes, by their shape: never measured.
 
@@ -113,6 +121,9 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    learns : bool
+        Whether a run fits numbers of a proxy: it has ``begin``, ``learn``, ``using`` and ``words``
+        (:mod:`proxyprox.problems.several`).
     subsample : callable, optional
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
@@ -139,6 +150,7 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    learns: bool = False
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     cheap_derivatives: bool = False

@@ -66,7 +66,7 @@ import contextlib
 import math
 import sys
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
 from proxyprox._util.validation import instance, message, positive
@@ -410,8 +410,7 @@ class AutoState:
     step: OpenStep | None = None
 
 
-@dataclass(frozen=True)
-class Signals:
+class Signals(NamedTuple):
     """An observation together with what the step before left to compare it with.
 
     Along the last ``step``, the newest batch's ``g − ∇L̂`` has changed from ``before`` by
@@ -614,6 +613,19 @@ class AutoStep(StepSize):
             return min(limit, policy.surprise * path.farthest / math.sqrt(level))
         distance = max(norm(path.averages.long - state.start), state.leaps.reach)
         return min(limit, policy.reach * distance / math.sqrt((k + 1) * level) or math.inf)
+
+    def adapt(self, state: AutoState, before: Any, after: Any, leap: bool) -> AutoState:
+        """Return the state with what was left to compare with moved; of other proxies δ is new."""
+        last = state.previous
+        if last is None:
+            return state
+        anchor = after.gradient(last.w)
+        gap = before.gradient(last.w) - anchor
+        difference = None if last.difference is None else last.difference + gap
+        linear = None if state.linear is None else state.linear + gap
+        similarity = Similarity() if leap else state.similarity
+        previous = Point(last.w, anchor, difference)
+        return changed(state, previous=previous, linear=linear, similarity=similarity)
 
     def gain(self, state: AutoState) -> float | None:
         """Return the weight of the newest difference in the mean of all."""

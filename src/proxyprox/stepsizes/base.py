@@ -146,6 +146,10 @@ class StepSize:
         """Return the state after the target has answered; η of this step follows from it."""
         return state
 
+    def adapt(self, state: Any, before: Any, after: Any, leap: bool) -> Any:
+        """Return the state for a proxy whose numbers have changed: by default as it is."""
+        return state
+
     def gain(self, state: Any) -> float | None:
         """Return the weight of the newest difference in a mean of all; None for no such mean."""
         return None

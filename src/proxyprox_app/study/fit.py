@@ -49,7 +49,7 @@ MODELS = {
 
 
 class Target(NamedTuple):
-    """What is to be predicted: text classes or numbers, missing where there is no label."""
+    """What is to be predicted: text classes or numbers, missing if there is no label."""
 
     name: str
     task: str
@@ -64,7 +64,7 @@ class Target(NamedTuple):
 
     @property
     def labels(self) -> Array:
-        """Numbers, or text that is empty where there is no label."""
+        """Numbers, or text that is empty if there is no label."""
         if self.task == "regression":
             return self.y.to_numpy(dtype=np.float64)
         return self.y.fillna("").to_numpy(dtype=str)
@@ -277,7 +277,7 @@ def _fitted(target: Target, seen: Array) -> Array:
 
 
 def make_model(name: str, task: str, folds: int = POLICY.folds) -> Any:
-    """Return an unfitted estimator, whose own cross-validation has so many folds."""
+    """Return an unfitted estimator, whose own cross-validation has this many folds."""
     from sklearn import linear_model
     from sklearn.dummy import DummyClassifier, DummyRegressor
 

@@ -198,7 +198,7 @@ def _read(file: str, config: StudyConfig, base: Path) -> Any:
 
 
 def _labels(cells: Any, family: str, name: str) -> Any:
-    """Return labels as numbers or text in an array of objects, None where there is none."""
+    """Return labels as numbers or text in an array of objects, None if there is none."""
     text = as_text(cells)
     if FAMILIES[family].classifier:
         return yes_or_no(text).astype(object).where(text.notna(), None).to_numpy()

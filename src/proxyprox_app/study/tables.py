@@ -599,7 +599,7 @@ def comma_votes(cells: Series) -> int:
 
 
 def to_numbers(cells: Series, decimal: str = "") -> Series:
-    """Return cells as numbers, NaN where there is none.
+    """Return cells as numbers, NaN if there is none.
 
     Parameters
     ----------
