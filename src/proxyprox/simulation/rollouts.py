@@ -436,7 +436,8 @@ class Task:
         found = Trajectory(
             actions, states, observations, costs, final, str(trajectory.aborted or ""), seconds
         )
-        left = self.limits.exceeded((observations if states is None else states)[1:])
+        shown: Array = observations if states is None else states
+        left = self.limits.exceeded(shown[1:])
         if left.any():
             # Also if the robot went on: what follows is charged at its worst.
             found = found.ended(int(np.argmax(left)) + 1, "the state left its bounds")

@@ -106,8 +106,10 @@ class GuardedProxyProx(Method):
         if self.change is not None:
             check.positive("change", self.change)
         check.nonnegative("tolerance", self.tolerance)
-        if self.scales is not None and not all(scale > 0 for scale in self.scales):
-            raise ValueError(message("scales", self.scales, "positive numbers"))
+        if self.scales is not None:
+            check.instance("scales", self.scales, tuple, "a tuple of positive numbers")
+            for scale in self.scales:
+                check.positive("scales", scale)
         check.flag("retrain", self.retrain)
 
     def init(self, w0: Vector, problem: Any) -> GuardedState:
