@@ -134,7 +134,7 @@ def command(*arguments: str | int | Path) -> None:
 def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
     """Run a program; drawing takes longer than all the runs."""
     from experiments import figures as print_figures
-    from proxyprox_app.report import figures
+    from experiments.report import figures
 
     print_figures.save_figures = lambda *_, **__: []
     figures.plot_svg = figures.glyph = lambda *_: ""
@@ -350,7 +350,7 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    modules = ["proxyprox_app.cli.run", "proxyprox_app.report.page", "proxyprox_app.study.problem"]
+    modules = ["proxyprox_app.cli.run", "experiments.report.page", "proxyprox_app.study.problem"]
     if {"mushrooms", "workers"} & set(names):
         modules.append("experiments.mushrooms")
     for module in modules:

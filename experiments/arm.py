@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 import proxyprox as pp
+from experiments.report.summary import write_json
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly
@@ -39,7 +40,6 @@ from proxyprox.simulation import (
     tune,
 )
 from proxyprox_app.cli.console import say, stderr, stdout
-from proxyprox_app.report.summary import write_json
 
 Array = Any
 

@@ -12,6 +12,7 @@ import typer
 from experiments import figures
 from experiments.compare import Experiment
 from experiments.comparison import present, run_experiment, write_results
+from experiments.report.summary import summarise
 from proxyprox._util.signals import ending_signals
 from proxyprox_app.cli.console import (
     Json,
@@ -23,7 +24,6 @@ from proxyprox_app.cli.console import (
     help_of,
     output_folder,
 )
-from proxyprox_app.report.summary import summarise
 
 __all__ = [
     "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",

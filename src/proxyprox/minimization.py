@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from proxyprox import observers as watchers
 from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.signals import ending_signals, raise_if_ending
@@ -25,16 +26,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
-from proxyprox.observers import (
-    Callback,
-    Ending,
-    Observer,
-    ProgressBar,
-    Saving,
-    as_ending,
-    check_observers,
-    not_writable,
-)
+from proxyprox.observers import Ending, Observer, Saving, as_ending
 from proxyprox.oracle import OutOfBudget, Step, Told, answer_query, charge, counting_calls
 from proxyprox.problems.problem import as_problem, require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget
@@ -55,6 +47,10 @@ class OracleError(RuntimeError):
 
     def __reduce__(self) -> tuple[Any, ...]:  # other processes raise it, too
         return type(self), (str(self), self.result)
+
+
+# Billionths up to which a message says what is left.
+SAID = 10
 
 
 class Watcher:
@@ -83,7 +79,10 @@ class Tolerance(Watcher):
     def look(self) -> Ending | None:
         """Say whether the gradient is within the tolerance, or the run has stalled."""
         if self.run.converged(self.tol, self.atol):
-            return Ending(Status.CONVERGED, self.detail)
+            left, said = self.run.left, self.detail
+            if left < SAID:
+                said = f"By its model {left:.1g} billionths of the first gap are left. {said}"
+            return Ending(Status.CONVERGED, said.rstrip())
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 
 
@@ -217,9 +216,9 @@ def minimize(
         alone=rival is None,
     )  # fmt: skip
     require_takes("callback", callback, ("step",))
-    looking: list[Any] = [ProgressBar(steps, limits)] if flag("progress", progress) else []
-    looking += [] if callback is None else [Callback(callback)]
-    looking += [] if observers is None else check_observers(observers)
+    looking: list[Any] = [watchers.ProgressBar(steps, limits)] if flag("progress", progress) else []
+    looking += [] if callback is None else [watchers.Callback(callback)]
+    looking += [] if observers is None else watchers.check_observers(observers)
     if rival is not None and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
         method = defaults.POLICY.sampled_method
@@ -240,7 +239,7 @@ def minimize(
             except LockedError as error:
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
-                raise not_writable(saver, error) from error
+                raise watchers.not_writable(saver, error) from error
         if ends is not None:
             limited = ""
             if ends[0] is None:

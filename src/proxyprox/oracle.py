@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -27,9 +27,8 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.problems import Problem, Zero
+from proxyprox.problems import Zero
 from proxyprox.problems.problem import facts_of
-from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -170,81 +169,6 @@ class MeteredProxy:
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
 
-class LearntProxy:
-    """A proxy with numbers that a run fits, weights for example, as the run asks it.
-
-    ``now`` is the proxy with the numbers in use; whatever is asked is asked of that.
-    """
-
-    learns = True
-
-    def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
-        self.proxy, self.ledger = proxy, ledger
-        self._parts: dict[int, MeteredProxy] = {}
-        self.first = proxy.begin(start, self._metered)
-        self.adopt(self.first)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "now" not in vars(self):
-            raise AttributeError(name)
-        return getattr(self.now, name)
-
-    def _metered(self, part: Any, name: str) -> MeteredProxy:
-        # What a run learns from may be a proxy of the moment: its id must not be another's.
-        known = self._parts.get(id(part))
-        if known is None or known.proxy is not part:
-            known = self._parts[id(part)] = MeteredProxy(part, self.ledger, name)
-        return known
-
-    def adopt(self, state: Any) -> None:
-        """Ask the proxy with these numbers from now on."""
-        self.now = self.proxy.using(state, self._metered)
-
-    def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
-        """Return the state after the target has answered."""
-        return self.proxy.learn(state, secants, k, self._metered)
-
-    @property
-    def facts(self) -> Facts:
-        """What is known of the proxy with the numbers in use."""
-        return replace(facts_of(self.now), learns=True)
-
-    @property
-    def fault(self) -> tuple[str, Vector] | None:
-        """What was not finite first, of any part."""
-        return next((p.fault for p in self._parts.values() if p.fault is not None), None)
-
-    @fault.setter
-    def fault(self, fault: None) -> None:
-        for part in self._parts.values():
-            part.fault = fault
-
-    @property
-    def remembered(self) -> Remembered:
-        """Nothing that outlives a step."""
-        return ()
-
-    @remembered.setter
-    def remembered(self, anchors: Remembered) -> None:
-        for part in self._parts.values():
-            part.remembered = anchors
-
-
-def secants_of(state: Any, answers: Any) -> list[Secant]:
-    """Return the pairs of points at which the target has answered for one batch, or exactly."""
-    query, path = state.question, state.path
-    (point, *others), (gradient, *rest) = query.points, answers.gradients
-    exact = query.exact or query.batch is None
-    if path.gradient is None:
-        return [Secant((point,), (gradient,), exact)]
-    if exact:
-        if same_point(path.point, point):
-            return []
-        return [Secant((point, path.point), (gradient, path.gradient), True)]
-    pairs = zip(others, rest, strict=True)
-    return [Secant((point, w), (gradient, g), False) for w, g in pairs if not same_point(w, point)]
-
-
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
@@ -254,12 +178,9 @@ class FreeProxy(Zero):
     remembered: Remembered = ()
 
 
-def metered(proxy: Any, ledger: Ledger, start: Vector) -> Any:
-    """Return a proxy as a run from some start asks it; the zero proxy is free."""
-    if isinstance(proxy, Zero):
-        return FreeProxy()
-    learns = facts_of(proxy).learns
-    return LearntProxy(proxy, ledger, start) if learns else MeteredProxy(proxy, ledger)
+def metered(proxy: Any, ledger: Ledger) -> Any:
+    """Return a proxy as a run asks it; the zero proxy is free."""
+    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
@@ -276,27 +197,6 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
         raise TypeError(message(whose, got, f"of the iterate's dtype, {w.dtype}", remedy))
     # A tensor that still carries its graph would keep every step of the run alive.
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
-
-
-def value_for_report(
-    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
-) -> float | None:
-    """Return the loss at a point for a report; None if it has none, or its use is accounted.
-
-    What goes wrong is added to ``faults``, and the call to the ledger.
-    """
-    if not reports_values(problem.objective):
-        return None
-    if ledger is not None:
-        ledger.value_calls += 1
-    try:
-        with np.errstate(all="ignore"):
-            return float(problem.value(w))
-    except Exception as error:
-        # A run that is finished and paid for is not lost to a function that only reports on it.
-        if faults is not None:
-            faults.append(f"{type(error).__name__}: {error}")
-        return None
 
 
 @dataclass(frozen=True)
@@ -651,13 +551,6 @@ def known_curvature(objective: Any, w: Vector) -> Matrix | None:
         return None
     matrix = objective.curvature(copy_array(w))
     return matrix if matrix is not None and all_finite(matrix) else None
-
-
-def describe_gradients(problem: Problem) -> str:
-    """Return where the gradients come from that are not the user's own."""
-    parts = {"target": problem.objective, "proxy": problem.proxy}
-    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
-    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
 
 
 def target_state(objective: Any) -> dict[str, Any]:

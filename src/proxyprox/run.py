@@ -39,20 +39,11 @@ from proxyprox._util.arrays import (
 from proxyprox._util.codec import describe, differences, library, settings_of
 from proxyprox._util.trees import require_form
 from proxyprox._util.validation import explain_names, file_path, generator, has, message
-from proxyprox.advice import defaults
-from proxyprox.advice.outcome import (
-    POLICY,
-    Faults,
-    GradientPath,
-    below,
-    fell,
-    finding,
-    judge_by_gradients,
-    path_after,
-    rounds_off,
-)
+from proxyprox.advice import defaults, outcome
+from proxyprox.advice.outcome import Faults, GradientPath
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.learning import LearntProxy, learn
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
 from proxyprox.problems import Problem, Zero
@@ -60,7 +51,6 @@ from proxyprox.problems import identity as identities
 from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
 from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
-from proxyprox.stepsizes.auto import is_due
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
 
@@ -224,7 +214,7 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
     own, learning, memory = answers, state.learning, solver.memory
     if parts.proxy.learns:
-        learning, before, learnt = _learn(parts, state, answers, before)
+        learning, before, learnt = learn(parts, state, answers, before, outcome.POLICY.row)
         if learning.numbers != state.learning.numbers:
             memory.clear()
     if rule.measures:
@@ -246,28 +236,12 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         if solver.unsolved or not _rule_held(solved):
             faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
-    path = path_after(parts, state, answers, after, finite)
+    path = outcome.path_after(parts, state, answers, after, finite)
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
         question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
-
-
-def _learn(parts: Parts, state: RunState, answers: Answers, before: Any) -> tuple[Any, ...]:
-    """Return what the proxy has learnt, and the states of the method and of the step size."""
-    proxy, k, learnt = parts.proxy, state.method.k, state.step_size
-    proxy.adopt(state.learning)
-    secants = oracle.secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
-    exact = bool(secants) and secants[0].exact
-    if not secants or (exact and k > POLICY.row and not is_due(k, 2)):
-        return state.learning, before, learnt
-    old, learning = proxy.now, proxy.learn(state.learning, secants, k)
-    if learning.numbers != state.learning.numbers:
-        proxy.adopt(learning)
-        before = parts.method.adapt(before, old, proxy.now, leap=learning.leap)
-        learnt = parts.step_size.adapt(copy_tree(learnt), old, proxy.now, learning.leap)
-    return learning, before, learnt
 
 
 class _Solver:
@@ -418,7 +392,9 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = oracle.metered(proxy, self.ledger, start)
+        metered = oracle.metered(proxy, self.ledger)
+        if facts_of(proxy).learns:
+            metered = LearntProxy(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
@@ -663,42 +639,25 @@ class Run:
             tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
         if self.method.asks_outputs:
             return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
-        ahead = self._known_ahead
+        ahead = outcome.known_ahead(self.parts, self.state)
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
-        if self._settled:
+        if outcome.settled(self.parts, self.state):
             return True
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
+        small = outcome.below(path, tol, atol, self.parts.penalty)
+        if default:
+            # In unlike units a small gradient is no small gap: the model's word counts.
+            small = self.left <= 1 or (small and not self.left > defaults.POLICY.far)
         return small and not self.method.ask(copy_tree(method)).start
 
     @property
     def left(self) -> float:
-        """What is left to gain by the method's model, in units of what is close enough."""
+        """What is left to gain by the method's model, in units of what is close enough, or NaN."""
         gaps = self.method.gaps(self.state.method)
         return defaults.share_left(self.problem.objective, self.start, gaps)
-
-    @property
-    def _known_ahead(self) -> float:
-        """The target's gradient at the newest iterate, as a norm, if no question is needed.
-
-        If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
-        gradients. Infinite if that is not known.
-        """
-        state = self.state
-        if not len(state.trace) or state.average is not None or not state.path.exact:
-            return math.inf
-        newest: StepRecord = state.trace[-1]
-        same = newest.eta == math.inf and self.method.models_target(self.problem)
-        return newest.residual if same else math.inf
-
-    @property
-    def _settled(self) -> bool:
-        """Whether nothing but rounding is left to gain, where the run has stalled or began."""
-        promise = self.method.promise(copy_tree(self.state.method))
-        return rounds_off(self.state.path, promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -706,27 +665,12 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
-        if self.method.asks_outputs:
-            return self.method.ends(copy_tree(self.state.method), 0.0, 0.0) is not None
-        return self.state.path.idle >= POLICY.idle and not self._searching
-
-    @property
-    def _searching(self) -> bool:
-        """Whether the last trial was rejected, and the next one is much nearer to the iterate."""
-        w, last = self.state.method.w, self.state.path.point
-        if not self.method.backtracks or last is None:
-            return False
-        return 0 < norm(self.points[0] - w) <= norm(last - w) / 2
+        return outcome.stalled(self.parts, self.state)
 
     @property
     def path(self) -> GradientPath:
         """The target's answers along the way."""
         return self.state.path
-
-    @property
-    def faults(self) -> Faults:
-        """The steps that the proxy blocked."""
-        return self.state.faults
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -738,20 +682,24 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return judge_by_gradients(self.result_before_verdict(status, detail))
+        return outcome.judge_by_gradients(self.result_before_verdict(status, detail))
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
         state, path, steps, trace = self.state, self.state.path, self.steps, self.trace
-        if status.success and steps and state.faults.stuck(steps, POLICY.row):
+        if status.success and steps and state.faults.stuck(steps, outcome.POLICY.row):
             detail = f"{state.faults.summary(steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         solves = solves and self.method.defaults() is not None
         w, last = self.w, state.method.w
-        if status is Status.CONVERGED and path.point is not None and not self._settled:
-            if self._known_ahead <= path.size(self.parts.penalty):
+        if (
+            status is Status.CONVERGED
+            and path.point is not None
+            and not outcome.settled(self.parts, state)
+        ):
+            if outcome.known_ahead(self.parts, state) <= path.size(self.parts.penalty):
                 detail = f"{detail} {KNOWN_AHEAD}".lstrip()
             else:
                 # What is known to be good; the step from there has not been judged.
@@ -771,11 +719,11 @@ class Run:
         return Result(
             w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,
             message=" ".join(str(part) for part in parts if part), ledger=copy.copy(self.ledger),
-            gradients=oracle.describe_gradients(self.problem),
+            gradients=outcome.describe_gradients(self.problem),
             method=f"{self.method!r}{self._why['method']}",
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=finding(path, w, last, moved), fell=fell(path),
+            doubt=outcome.finding(path, w, last, moved), fell=outcome.fell(path),
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
             biased=self.parts.facts.biased,
@@ -1004,16 +952,12 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.defaults() is not None
-            asked_of = (
-                parts.proxy
-                if needed
-                else oracle.metered(parts.problem.proxy, Ledger(), parts.start)
-            )
+            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(
                     self.problem, parts.start, self._seed,
-                    lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
+                    lambda: outcome.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
             oracle.charge(self.ledger, calls)

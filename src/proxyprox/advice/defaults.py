@@ -27,9 +27,10 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
+from proxyprox.learning import LearntProxy
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
 from proxyprox.methods.mapping import maps_outputs
-from proxyprox.oracle import metered
+from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -62,6 +63,8 @@ class DefaultsPolicy:
     close : float
         The share of the first gap that may be left, by a method's own model of the loss; no more
         than that is spent in float64. benchmarks/rounds.py compares it with what is left.
+    far : float
+        A small gradient ends no run whose model leaves more than this many times ``close``.
     small_by_differences, small_by_differences_float32 : float
         Of gradients by differences, whose errors are about as large.
     solver_steps : int
@@ -74,6 +77,7 @@ class DefaultsPolicy:
     small: float = 1e-8
     small_float32: float = 1e-5
     close: float = 1e-9
+    far: float = 1e3
     small_by_differences: float = 1e-5
     small_by_differences_float32: float = 1e-4
     solver_steps: int = 20
@@ -257,7 +261,9 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy = metered(problem.proxy, ledger, start)
+        proxy: Any = MeteredProxy(problem.proxy, ledger)
+        if facts_of(problem.proxy).learns:
+            proxy = LearntProxy(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:

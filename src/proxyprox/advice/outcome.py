@@ -24,15 +24,17 @@ from proxyprox._util.arrays import (
     Vector,
     changed,
     copy_array,
+    copy_tree,
     dot,
     norm,
     rounding,
     same_point,
 )
 from proxyprox._util.validation import count_words
-from proxyprox.oracle import copying, value_for_report
+from proxyprox.oracle import copying, reports_values
 from proxyprox.problems import Problem
-from proxyprox.result import Result, Status, StepRecord
+from proxyprox.problems.problem import facts_of
+from proxyprox.result import Ledger, Result, Status, StepRecord
 
 Array = Any
 
@@ -356,6 +358,34 @@ def _distance(point: Vector, gradient: Vector, penalty: Any) -> float:
     return norm(gradient) if penalty is None else float(penalty.distance(point, gradient))
 
 
+def value_for_report(
+    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
+) -> float | None:
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
+
+    What goes wrong is added to ``faults``, and the call to the ledger.
+    """
+    if not reports_values(problem.objective):
+        return None
+    if ledger is not None:
+        ledger.value_calls += 1
+    try:
+        with np.errstate(all="ignore"):
+            return float(problem.value(w))
+    except Exception as error:
+        # A run that is finished and paid for is not lost to a function that only reports on it.
+        if faults is not None:
+            faults.append(f"{type(error).__name__}: {error}")
+        return None
+
+
+def describe_gradients(problem: Problem) -> str:
+    """Return where the gradients come from that are not the user's own."""
+    parts = {"target": problem.objective, "proxy": problem.proxy}
+    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
+    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
+
+
 class Finding(NamedTuple):
     """The status that the gradients support, and what was seen."""
 
@@ -393,6 +423,40 @@ def rounds_off(path: GradientPath, promise: float, *, stalled: bool) -> bool:
         return False
     norms = path.newest(len(path)).norm
     return stalled or bool(norms.min() <= math.sqrt(blur) * norms.max())
+
+
+def known_ahead(parts: Any, state: Any) -> float:
+    """Return the target's gradient at the newest iterate, as a norm, if no question is needed.
+
+    If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
+    gradients. Infinite if that is not known.
+    """
+    if not len(state.trace) or state.average is not None or not state.path.exact:
+        return math.inf
+    newest: StepRecord = state.trace[-1]
+    same = newest.eta == math.inf and parts.method.models_target(parts.problem)
+    return newest.residual if same else math.inf
+
+
+def settled(parts: Any, state: Any) -> bool:
+    """Tell whether nothing but rounding is left to gain, where a run has stalled or began."""
+    promise = parts.method.promise(copy_tree(state.method))
+    return rounds_off(state.path, promise, stalled=stalled(parts, state))
+
+
+def stalled(parts: Any, state: Any) -> bool:
+    """Tell whether neither the target's value nor its gradient fell in the last rounds."""
+    method = parts.method
+    if method.asks_outputs:
+        return method.ends(copy_tree(state.method), 0.0, 0.0) is not None
+    w, last = state.method.w, state.path.point
+    if state.path.idle < POLICY.idle:
+        return False
+    if not method.backtracks or last is None:
+        return True
+    # A search goes on if the last trial was rejected and the next one is much nearer.
+    ahead = norm(method.ask(copy_tree(state.method)).points[0] - w)
+    return not 0 < ahead <= norm(last - w) / 2
 
 
 @dataclass(frozen=True)

@@ -313,6 +313,11 @@ class SafeguardedRun:
             logging.getLogger("proxyprox").warning(step.note)
         return step
 
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model: see :class:`~proxyprox.Run`."""
+        return self._arms.run.left
+
     def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
         return self._arms.state.proxy and self._arms.run.converged(tol, atol)
@@ -391,8 +396,8 @@ class _Arms:
         step = step or rival
         self._note(steps=before.steps + 1)
         both = self.state.proxy and self.state.rival
-        if both and self.run.faults.in_a_row(self.run.steps, OUTCOME.row):
-            self._drop_proxy(self.run.faults.words)
+        if both and self.run.state.faults.in_a_row(self.run.steps, OUTCOME.row):
+            self._drop_proxy(self.run.state.faults.words)
         if self.state.steps >= before.next_check:
             self._compare_arms()
         assert step is not None

@@ -22,6 +22,7 @@ from proxyprox._util.validation import (
     whole,
 )
 from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.advice.outcome import value_for_report
 from proxyprox.diagnostics import curvature
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
 from proxyprox.diagnostics.rehearsal import rehearse
@@ -44,7 +45,7 @@ from proxyprox.diagnostics.sampling import (
 )
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracle import MeteredProxy, value_for_report
+from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (

@@ -846,11 +846,6 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
                 about["intervals"] = [
                     [None if math.isnan(value) else value for value in end.tolist()] for end in ends
                 ]
-            about["note"] = estimator.inference_note_
-        if found.chosen == "proxyprox" and (~known).any():
-            mean = estimator.mean_prediction(X[~known], LEVEL)
-            if all(np.isfinite(each).all() for each in mean):
-                about["mean"] = [np.asarray(each).tolist() for each in mean]
     glm = FittedGLM.of(estimator, target.task)
     model = TableModel(made, glm, target.name, target.task, about)
     about["effects"] = model.effects(X)

@@ -1,8 +1,8 @@
 """Tables from files, as they come.
 
-:func:`read_table` returns a pandas DataFrame of a CSV, Parquet, Excel, svmlight or npz file:
-separator, encoding, header and decimal commas are found out. What its columns become in a model is
-the business of :class:`proxyprox_app.study.columns.Columns`.
+:func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding,
+header and decimal commas are found out. What its columns become in a model is the business of
+:class:`proxyprox_app.study.columns.Columns`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,15 +36,11 @@ ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
-    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
-    ".npz": "npz",
 }
 
 # What a column can be in a model.
 KINDS = ("number", "category", "text", "date", "drop")
 
-# Cells of an svmlight file beyond which a table of all its zeros is too large.
-MOST_CELLS = 10**8
 # Lines looked at to find the separator, and the first of them that may hold a title.
 LOOKED_AT, TITLES = 200, 20
 # What stands for an empty cell, in lower case.
@@ -144,8 +140,7 @@ def read_table(
     ----------
     path : path-like
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``,
-        ``.bz2`` or ``.xz`` behind it, ``.parquet``, ``.pq``, ``.xlsx``, ``.xlsm``, ``.svm``,
-        ``.npz``.
+        ``.bz2`` or ``.xz`` behind it, ``.parquet``, ``.pq``, ``.xlsx``, ``.xlsm``.
     encoding : str, optional
         Of a text file. Default: UTF-8 or UTF-16 if it is that, else Windows-1252.
     separator : str, optional
@@ -161,8 +156,7 @@ def read_table(
         too. Text with leading zeros stays text. Other cells are stripped text, missing where empty;
         what Parquet and Excel call a date, a truth value or a category stays that. Titles above
         the header, empty rows and unnamed empty columns are left out. Names are stripped, and of
-        equal ones the second gets the ending ``.2``. The columns of svmlight and npz files are
-        ``x1``, ``x2``, … unless an npz has ``feature_names``; the labels are ``label`` and ``y``.
+        equal ones the second gets the ending ``.2``.
 
     Raises
     ------
@@ -358,62 +352,9 @@ def _read_parquet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> F
     return frame.reset_index() if named else frame
 
 
-def _read_svmlight(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
-    X, y = parse_svmlight(read_bytes(path))
-    if X.shape[0] * X.shape[1] > MOST_CELLS:
-        size = f"{X.shape[0]:,} rows of {X.shape[1]:,} columns"
-        raise ValueError(f"{size} are too many for a table: logistic_regression takes them sparse.")
-    return pd.DataFrame(X.toarray(), columns=_numbered_names(X)).assign(label=y)
-
-
-def parse_svmlight(
-    text: bytes, n_features: int | None = None, zero_based: bool | str = "auto"
-) -> tuple[Any, Any]:
-    """Return svmlight text as a CSR matrix and its labels."""
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
-    except (ValueError, OverflowError, IndexError) as error:
-        fault = f"not LIBSVM text, 'label index:value …' on each line ({error})"
-        raise ValueError(fault) from error
-    if 0 in X.shape:
-        raise ValueError("it is empty: no row with a feature in it")
-    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
-        raise ValueError("it holds a value that is not finite")
-    return X, y
-
-
-def _read_npz(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
-    """Return the matrix X of an archive, and its other arrays of as many entries, as columns."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not a zip file, which an npz file is: np.savez writes one.")
-    with np.load(path, allow_pickle=False) as found:
-        X: Any = found["X"] if "X" in found.files else np.empty(0)
-        if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-            got = f"shape {X.shape} and type {X.dtype}; arrays: {', '.join(found.files)}"
-            raise ValueError(f"the array 'X' must be a table of numbers, got {got}.")
-        rest = {}
-        for name in found.files:
-            with suppress(ValueError):  # Python objects, which are not read
-                rest[name] = found[name]
-    names = rest.pop("feature_names", None)
-    names = _numbered_names(X) if names is None else list(map(str, names))
-    if len(names) != X.shape[1]:
-        raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
-    own = {name: array for name, array in rest.items() if array.shape == (len(X),)}
-    return pd.concat([pd.DataFrame(X, columns=names), pd.DataFrame(own)], axis=1)
-
-
-def _numbered_names(X: Any) -> list[str]:
-    return [f"x{i}" for i in range(1, X.shape[1] + 1)]
-
-
 _READERS: dict[str, Callable[..., Frame]] = {
     "excel": _read_sheet,
     "parquet": _read_parquet,
-    "svmlight": _read_svmlight,
-    "npz": _read_npz,
 }
 
 
