@@ -201,6 +201,9 @@ def report(rows: list[dict[str, Any]]) -> str:
         "BFGS",
         "ours, values",
     ]
+    # A column for each method that was run.
+    run = {*rows[0]["calls"], "SciPy", *(["BFGS"] if "BFGS w0" in rows[0]["calls"] else [])}
+    names = [name for name in names if name in run]
     lines = []
     for level, title in enumerate(("1 %", "1e-4", "1e-6")):
         lines += [f"\n## Fine calls to {title} above the least loss\n"]
@@ -258,8 +261,7 @@ HEAD = """# Fits of simulators: calls of the fine model
 
 `python benchmarks/simulators.py --output docs/results/simulators`: medians over the seeds. ĉ is the
 coarse model's minimum, which costs no fine call. SciPy is the better one of `least_squares` (lm,
-trf) from w0 and from ĉ, seed by seed; BFGS likewise. – is more than 200 calls; an empty median of a
-method is one that was not run. "consistent" is a trust region on the coarse loss made right to
+trf) from w0 and from ĉ, seed by seed; BFGS likewise. – is more than 200 calls; "consistent" is a trust region on the coarse loss made right to
 first order by differences (AMMO, TRMM), by hand; the prototype is thirty lines of manifold mapping
 from ĉ, which have no end of their own.
 """
