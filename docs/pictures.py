@@ -95,12 +95,13 @@ def fine_calls(axes) -> None:
                 )  # fmt: skip
         axis.set(xscale="log", xlim=(2, 240), yticks=range(len(problems)))
         axis.set_xlabel(f"calls of the fine model {title}")
-        axis.set_xticks([2, 5, 10, 20, 50, 100, 200], [2, 5, 10, 20, 50, 100, "> 200"])
+        axis.set_xticks([3, 10, 30, 100, 200], [3, 10, 30, 100, ">200"])
         axis.minorticks_off()
         axis.grid(color="#E5E5E5", lw=0.7)
         axis.set_axisbelow(True)
         axis.set_yticklabels(problems[::-1] if axis is axes[0] else [])
-    axes[0].legend(loc="upper center", bbox_to_anchor=(1.0, 1.1), ncols=3, frameon=False)
+    labels = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(*labels, loc="outside upper center", ncols=3, frameon=False)
 
 
 def subproblem(axes) -> None:
