@@ -261,9 +261,9 @@ HEAD = """# Fits of simulators: calls of the fine model
 
 `python benchmarks/simulators.py --output docs/results/simulators`: medians over the seeds. ĉ is the
 coarse model's minimum, which costs no fine call. SciPy is the better one of `least_squares` (lm,
-trf) from w0 and from ĉ, seed by seed; BFGS likewise. – is more than 200 calls; "consistent" is a trust region on the coarse loss made right to
-first order by differences (AMMO, TRMM), by hand; the prototype is thirty lines of manifold mapping
-from ĉ, which have no end of their own.
+trf) from w0 and from ĉ, seed by seed; BFGS likewise. – is more than 200 calls. "consistent" is a
+trust region on the coarse loss made right to first order by differences (AMMO, TRMM), by hand; the
+prototype is thirty lines of manifold mapping from ĉ, which have no end of their own.
 """
 
 if __name__ == "__main__":
