@@ -232,7 +232,7 @@ class Proxied(ProxyOptimizer):
         before, taken = copy_tensors(params), self._taken
         with kept_gradients(params) as target:
             try:
-                with checks.watched_passes(self, params, self._k, self._probe):
+                with checks.watched_passes(self, params, self._k + taken, self._probe):
                     yield target
                 if self._probe:
                     source = [g for g in target if g is not None]
