@@ -49,6 +49,10 @@ class OracleError(RuntimeError):
         return type(self), (str(self), self.result)
 
 
+# Billionths up to which a message says what is left.
+SAID = 10
+
+
 class Watcher:
     """An observer that looks at the run before the first step as after every other."""
 
@@ -75,7 +79,10 @@ class Tolerance(Watcher):
     def look(self) -> Ending | None:
         """Say whether the gradient is within the tolerance, or the run has stalled."""
         if self.run.converged(self.tol, self.atol):
-            return Ending(Status.CONVERGED, self.detail)
+            left, said = self.run.left, self.detail
+            if left < SAID:
+                said = f"By its model {left:.1g} billionths of the first gap are left. {said}"
+            return Ending(Status.CONVERGED, said.rstrip())
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 
 

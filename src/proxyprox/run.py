@@ -647,12 +647,15 @@ class Run:
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = outcome.below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
+        small = outcome.below(path, tol, atol, self.parts.penalty)
+        if default:
+            # In unlike units a small gradient is no small gap: the model's word counts.
+            small = self.left <= 1 or (small and not self.left > defaults.POLICY.far)
         return small and not self.method.ask(copy_tree(method)).start
 
     @property
     def left(self) -> float:
-        """What is left to gain by the method's model, in units of what is close enough."""
+        """What is left to gain by the method's model, in units of what is close enough, or NaN."""
         gaps = self.method.gaps(self.state.method)
         return defaults.share_left(self.problem.objective, self.start, gaps)
 

@@ -63,6 +63,8 @@ class DefaultsPolicy:
     close : float
         The share of the first gap that may be left, by a method's own model of the loss; no more
         than that is spent in float64. benchmarks/rounds.py compares it with what is left.
+    far : float
+        A small gradient ends no run whose model leaves more than this many times ``close``.
     small_by_differences, small_by_differences_float32 : float
         Of gradients by differences, whose errors are about as large.
     solver_steps : int
@@ -75,6 +77,7 @@ class DefaultsPolicy:
     small: float = 1e-8
     small_float32: float = 1e-5
     close: float = 1e-9
+    far: float = 1e3
     small_by_differences: float = 1e-5
     small_by_differences_float32: float = 1e-4
     solver_steps: int = 20

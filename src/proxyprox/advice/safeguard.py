@@ -313,6 +313,11 @@ class SafeguardedRun:
             logging.getLogger("proxyprox").warning(step.note)
         return step
 
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model: see :class:`~proxyprox.Run`."""
+        return self._arms.run.left
+
     def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
         return self._arms.state.proxy and self._arms.run.converged(tol, atol)

@@ -371,7 +371,7 @@ def estimate_of(
 ) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment`` is
+    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment()`` is
     that of all inputs. Of several minimisers the one of least norm is taken, the constant not
     counted: what a vanishing ridge penalty tends to.
     """
@@ -392,7 +392,7 @@ def estimate_of(
         note = "A plane separates the labels: the estimate lies at infinity. Label more rows."
         return no_estimate(loss.dim, note)
     inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
-    loose = _undetermined(free, moment)
+    loose = _undetermined(free, moment()) if free.shape[1] else np.zeros(len(free), dtype=np.bool_)
     if loose.all() or not np.isfinite(w).all():
         note = "Columns are constant or sums of others on the labelled rows: drop such columns."
         return no_estimate(loss.dim, note)
@@ -524,8 +524,6 @@ def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
 
 def _undetermined(free: Array, moment: Any) -> Array:
     """Return the columns of directions that predict nothing on labelled rows, but do on others."""
-    if not free.shape[1]:
-        return np.zeros(len(free), dtype=np.bool_)
     # Relative to what the columns would predict if they did not cancel.
     size = np.sqrt(np.maximum(np.diag(moment @ np.eye(len(free))), 0.0))
     weight = np.linalg.norm(size[:, None] * free, axis=0)
