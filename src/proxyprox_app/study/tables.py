@@ -479,9 +479,7 @@ def as_text(cells: Series) -> Series:
     return cells.astype(object).map(text, na_action="ignore").astype(TEXT)
 
 
-def _typed(
-    cells: Series, decimal: str, name: str, findings: list[Finding], votes: int
-) -> Series:
+def _typed(cells: Series, decimal: str, name: str, findings: list[Finding], votes: int) -> Series:
     """Return cells of text, or of Python objects as Excel has them, as one type, else as text."""
     import pandas as pd
 
