@@ -140,8 +140,12 @@ def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> N
 
 
 def run(folder: Path) -> None:
-    """``proxyprox run`` on a CSV of our own."""
-    command("run", folder.parent / "my.toml", "--output", folder, "--json")
+    """``python -m experiments.own_table`` on a CSV of our own."""
+    from experiments import own_table as experiment
+    from experiments import shared
+
+    words = ("own_table", folder.parent / "my.toml", "--output", folder, "--json")
+    run_without_figures(lambda: shared.start(experiment.own_table), *words)
 
 
 def mushrooms(folder: Path, workers: int = 1) -> None:
