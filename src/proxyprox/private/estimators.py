@@ -160,6 +160,7 @@ class PrivateGLM(LinearModel):
     alpha: float | None = None
     same_support: bool | None = None
     scale: str | None = "public"
+    moments: float | None = None
     fit_intercept: bool = True
     budget: PrivacyBudget | None = None
     name: str | None = None
@@ -215,7 +216,7 @@ class PrivateGLM(LinearModel):
         proxy: Any = ready.public
         if labelled and setting.moments:
             proxy = self._add_missing_curvature(ready, target)
-        if X_public is None:
+        if X_public is None and setting.moments:
             ready = self._with_synthetic_rows(ready, target)
             proxy = ready.public
         correction: Any = Plain()
@@ -383,6 +384,11 @@ class PrivateGLM(LinearModel):
             raise ValueError(message("name", self.name, "None without a budget", remedy))
         return mu
 
+    def _with_share(self, setting: Setting) -> Setting:
+        if self.moments is None:
+            return setting
+        return replace(setting, moments=check.below_one("moments", self.moments))
+
     def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
         """Check the arguments and the public rows, and fit those."""
         mu = self._check_arguments()
@@ -414,6 +420,7 @@ class PrivateGLM(LinearModel):
             metric = Metric(public.hessian(start), max(PRIVATE.damping, public.l2))
             noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
             setting = PRIVATE.labelled(noise, same_support=bool(self.same_support))
+            setting = self._with_share(setting)
         length = _usual_length(public, start, metric, label_bound)
         return Prepared(
             setting, public, start, metric, setting.clip * length, scaling, label_bound
@@ -433,7 +440,7 @@ class PrivateGLM(LinearModel):
         nothing = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
         metric = Metric(nothing.hessian(start), PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
         noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
-        setting = PRIVATE.label_free(noise, columns, mu)
+        setting = self._with_share(PRIVATE.label_free(noise, columns, mu))
         clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
         return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
 
@@ -578,6 +585,9 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
         Cut the entries of each column at the public quantiles, take the public median off dense
         columns and divide by the public root mean square (the default). None leaves columns as they
         are. ``plan(...).scaling`` shows the numbers; coefficients are of the columns as given.
+    moments : float, optional
+        Share of the budget for second moments of the private rows; by default planned, see
+        ``plan``.
     fit_intercept : bool
         Whether a constant is fitted.
     budget : PrivacyBudget, optional
