@@ -45,7 +45,7 @@ DELTA, EPSILONS = 1e-5, (0.3, 1.0, 3.0)
 FEMALE = 71
 """The column of a9a that says that a person is a woman."""
 FOLDER = Path("runs/tables")
-TUNING, FRESH = range(1000, 1004), range(2000, 2020)
+TUNING, FRESH = range(1000, 1004), range(3000, 3020)
 
 FAMILIES = {"logistic": Logistic((0, 1)), "ridge": Linear(), "poisson": Poisson()}
 ESTIMATORS = {
@@ -366,7 +366,7 @@ def methods_of(case: dict[str, Any]) -> tuple[str, ...]:
     """Return our methods for a case."""
     if not case.get("rivals"):
         return ("ours",)
-    return ("ours", "ours, no public labels", *BLIND)
+    return ("ours", "ours, no public labels", *BLIND) if case["data"] == "a9a" else ("ours",)
 
 
 def key(case: dict[str, Any]) -> str:
@@ -389,10 +389,14 @@ def at_edge(rival: str, setting: tuple[Any, ...]) -> list[str]:
 def compare(
     cases: Sequence[dict[str, Any]], tuning: Sequence[int], fresh: Sequence[int], *,
     processes: int, device: str, sigmas: Noise, path: Path, limit: float,
+    frozen: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     """Return and write all losses by case, method and ε; rivals stop at the limit in seconds."""
     begun = time.monotonic()
-    out: dict[str, Any] = {key(case): {"case": case, "losses": {}, "rivals": {}} for case in cases}
+    out: dict[str, Any] = {
+        key(case): {"case": case, "losses": {}, "rivals": frozen.get(key(case), {})}
+        for case in cases
+    }
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes) as pool:
         # Seed by seed, so that what is done at the limit is paired.
@@ -408,7 +412,8 @@ def compare(
             place = out[key(case)]
             for name in ("public", "ceiling", "ceiling of private rows"):
                 place["losses"][name] = [ready[key(case), seed][name] for seed in fresh]
-        for rival, case in product(RIVALS, [case for case in cases if case.get("rivals")]):
+        against = [case for case in cases if case.get("rivals")]
+        for case, rival in product(sorted(against, key=lambda case: case["data"]), RIVALS):
             if time.monotonic() - begun > 0.85 * limit:
                 break
             run_rival(rival, case, ready, out[key(case)], tuning, fresh, sigmas, device)
@@ -430,27 +435,28 @@ def run_rival(
 ) -> None:  # fmt: skip
     """Tune a rival, freeze it, run it on fresh splits, and note the best in hindsight, too."""
     sums: dict[Any, list[float]] = {}
-    for seed in tuning:
+    known = {k: v for k, v in place["rivals"].items() if k.startswith(f"{rival},")}
+    for seed in () if known else tuning:
         for setting, loss in grid_losses(case, Split(case, seed), ready[key(case), seed], rival,
                                          only=None, sigmas=sigmas, seed=seed, device=device):  # fmt: skip
             sums.setdefault(setting, []).append(loss)
     means = {setting: float(np.mean(losses)) for setting, losses in sums.items()}
-    for e, average in product(EPSILONS, ("last", "tail")):
+    for e, average in () if known else product(EPSILONS, ("last", "tail")):
         own = [s for s in means if s[0] == e and s[-1] == average]
         best = min(own, key=means.__getitem__)
         place["rivals"][f"{rival}, {average} {e:g}"] = {
             "frozen": best, "edge": at_edge(rival, best), "tuning loss": means[best],
         }
     hindsight: dict[Any, list[float]] = {}
-    only = None if rival == "metric DP-GD" else [v["frozen"] for k, v in place["rivals"].items()
-                                                 if k.startswith(f"{rival},")]  # fmt: skip
+    only = [tuple(v["frozen"]) for k, v in place["rivals"].items() if k.startswith(f"{rival},")]
+    only = None if rival == "metric DP-GD" and not known else only
     for seed in fresh:
         for setting, loss in grid_losses(case, Split(case, seed), ready[key(case), seed], rival,
                                          only=only, sigmas=sigmas, seed=seed, device=device):  # fmt: skip
             hindsight.setdefault(setting, []).append(loss)
     for e, average in product(EPSILONS, ("last", "tail")):
         found = place["rivals"][f"{rival}, {average} {e:g}"]
-        place["losses"][f"{rival}, {average} {e:g}"] = hindsight[found["frozen"]]
+        place["losses"][f"{rival}, {average} {e:g}"] = hindsight[tuple(found["frozen"])]
         if only is None:
             own = [s for s in hindsight if s[0] == e and s[-1] == average]
             best = min(own, key=lambda s: np.mean(hindsight[s]))
@@ -466,6 +472,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="write the record there")
     parser.add_argument("--out", type=Path, default=Path("runs/private.json"))
     parser.add_argument("--noise", type=Path, help="DP-SGD's σ, made if it is not there")
+    parser.add_argument("--frozen", type=Path, help="a file of --out whose rivals are taken over")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which rivals stop")
@@ -481,10 +488,11 @@ def main() -> None:
     if not noise.exists():
         noise.write_text(json.dumps(sampled_noise()))
     cases = [case for case in (*CASES, *MORE) if given.only in key(case)]
+    frozen = json.loads(given.frozen.read_text()) if given.frozen else {}
     out = compare(
         cases, TUNING[: given.tuning], FRESH[: given.fresh], processes=given.processes,
         device=given.device, sigmas=json.loads(noise.read_text()), path=given.out,
-        limit=given.limit,
+        limit=given.limit, frozen={name: place["rivals"] for name, place in frozen.items()},
     )  # fmt: skip
     if given.record:
         write_record(given.record, out, measures=["src/proxyprox/private/estimators.py"])

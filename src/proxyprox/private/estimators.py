@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
+from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util import validation as check
@@ -245,8 +246,20 @@ class PrivateGLM(LinearModel):
             target, self.privacy_, estimator=type(self).__name__, data=self.data,
             setting=setting.name,
         )  # fmt: skip
-        self._store(result.w, ready)
+        w = self._within_reach(result.w, ready) if labelled else result.w
+        self._store(w, ready)
         return self
+
+    def _within_reach(self, w: Array, ready: Prepared) -> Array:
+        """Return the point between the public fit and w that the public loss still allows."""
+        public, start = ready.public, ready.start
+        rise = PRIVATE.rise * ready.metric.degrees_of_freedom / public.design.rows
+        most = public.value(start) + rise
+
+        def excess(share: float) -> float:
+            return float(public.value(start + share * (w - start)) - most)
+
+        return w if excess(1.0) <= 0 else start + brentq(excess, 0.0, 1.0) * (w - start)
 
     def _count_columns(self, X: Any) -> int:
         """Return the number of columns of rows whose entries must not be looked at."""
@@ -384,11 +397,6 @@ class PrivateGLM(LinearModel):
             raise ValueError(message("name", self.name, "None without a budget", remedy))
         return mu
 
-    def _with_share(self, setting: Setting) -> Setting:
-        if self.moments is None:
-            return setting
-        return replace(setting, moments=check.below_one("moments", self.moments))
-
     def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
         """Check the arguments and the public rows, and fit those."""
         mu = self._check_arguments()
@@ -413,14 +421,17 @@ class PrivateGLM(LinearModel):
         if y_public is None:
             damping = max(PRIVATE.damping, PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
             metric = Metric(public.hessian(start), damping)
-            setting = PRIVATE.label_free(metric.degrees_of_freedom / (mu**2 * self.n_nominal))
+            reach = mu**2 * self.n_nominal
+            setting = PRIVATE.label_free(metric.degrees_of_freedom / reach, reach)
         else:
             public = choose_strength(public) if self.alpha is None else public
             start = minimise_exactly(public, start, tol=1e-10)
             metric = Metric(public.hessian(start), max(PRIVATE.damping, public.l2))
             noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
             setting = PRIVATE.labelled(noise, same_support=bool(self.same_support))
-            setting = self._with_share(setting)
+            if self.moments is not None:
+                share = check.below_one("moments", self.moments)
+                setting = replace(setting, moments=share)
         length = _usual_length(public, start, metric, label_bound)
         return Prepared(
             setting, public, start, metric, setting.clip * length, scaling, label_bound
@@ -438,9 +449,14 @@ class PrivateGLM(LinearModel):
         # Before anything is known rows are taken to be alike in all directions.
         rows = synthetic_rows(None, 0.0, columns, PRIVATE.blind_rows)
         nothing = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
-        metric = Metric(nothing.hessian(start), PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
-        noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
-        setting = self._with_share(PRIVATE.label_free(noise, columns, mu))
+        reach = mu**2 * self.n_nominal
+        hessian, damping = nothing.hessian(start), PRIVATE.free_damping / math.sqrt(reach)
+        metric = Metric(hessian, max(damping, _hidden_damping(nothing, start, 1.0)))
+        noise = metric.degrees_of_freedom / reach
+        setting = PRIVATE.label_free(noise, reach, columns, mu)
+        if self.moments is not None:
+            share = check.below_one("moments", self.moments)
+            setting = PRIVATE.blind(share, setting.clip)
         clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
         return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
 
@@ -451,9 +467,9 @@ class PrivateGLM(LinearModel):
         edge = noise_edge(noise, self.n_features_in_)
         old, start = ready.public, ready.start
         public = GLM(rows, None, old.family, l2=old.l2, intercept=self.fit_intercept)
-        # Steps must not be too long along curvature that the noise hides.
-        usual = float(np.trace(public.hessian(start))) / float(np.sum(rows**2) / len(rows) + 1)
-        damping = max(ready.metric.damping, PRIVATE.stable * 4 * usual * edge)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        damping = PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal))
+        damping = max(damping, _hidden_damping(public, start, edge))
         metric = Metric(public.hessian(start), damping)
         clip = ready.setting.clip * _usual_length(public, start, metric, ready.label_bound)
         target.set_metric(metric, clip)
@@ -739,3 +755,12 @@ def _usual_length(public: GLM, start: Array, metric: Metric, label_bound: float 
     # Without labels half their bound stands for the usual residual.
     squares = metric.degrees_of_freedom if label_bound is None else metric.dim
     return math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)
+
+
+def _hidden_damping(public: GLM, start: Array, edge: float) -> float:
+    """Return the damping for steps that are not too long along curvature that noise hides."""
+    X, family = public.design.X, public.family
+    curvature = float(np.max(family.expected_curvature(public.design.predict(
+        start.reshape(-1, family.outputs)).ravel() if family.outputs == 1
+        else public.design.predict(start.reshape(-1, family.outputs)))))  # fmt: skip
+    return PRIVATE.stable * 4 * curvature * min(edge, float(np.max(row_norms(X))) ** 2)
