@@ -28,10 +28,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from experiments.records import write_record  # first: it starts the clock
-
 import numpy as np
 
+from experiments.records import write_record  # first: it starts the clock
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.private import PrivateLogisticRegression, PrivatePoissonRegressor, PrivateRidge
 from proxyprox.private.accounting import gaussian_mu
@@ -223,7 +222,7 @@ def descend(
     """Return test losses of DP descents that differ in ε, clip and rate, for one number of steps.
 
     ``metric`` is :func:`metric_descent` for many settings at once, ``plain`` has an isotropic
-    metric, ``sgd`` samples rows. Each setting gives its last iterate, and the mean of the last half.
+    metric, ``sgd`` samples rows. Each setting gives its last iterate and a tail average.
     """
     import torch
 
@@ -445,7 +444,9 @@ def run_rival(
         own = [s for s in means if s[0] == e and s[-1] == average]
         best = min(own, key=means.__getitem__)
         place["rivals"][f"{rival}, {average} {e:g}"] = {
-            "frozen": best, "edge": at_edge(rival, best), "tuning loss": means[best],
+            "frozen": best,
+            "edge": at_edge(rival, best),
+            "tuning loss": means[best],
         }
     hindsight: dict[Any, list[float]] = {}
     only = [tuple(v["frozen"]) for k, v in place["rivals"].items() if k.startswith(f"{rival},")]
@@ -466,7 +467,7 @@ def run_rival(
 
 def main() -> None:
     """Read the arguments."""
-    global FOLDER  # noqa: PLW0603
+    global FOLDER
     parser = argparse.ArgumentParser(description="Private rows, public proxy.")
     parser.add_argument("--tables", type=Path, default=FOLDER, help="folder of tables")
     parser.add_argument("--record", type=Path, help="write the record there")

@@ -433,9 +433,7 @@ class PrivateGLM(LinearModel):
                 share = check.below_one("moments", self.moments)
                 setting = replace(setting, moments=share)
         length = _usual_length(public, start, metric, label_bound)
-        return Prepared(
-            setting, public, start, metric, setting.clip * length, scaling, label_bound
-        )
+        return Prepared(setting, public, start, metric, setting.clip * length, scaling, label_bound)
 
     def _prepare_blind(self, columns: int, y_public: Any) -> Prepared:
         """Return what is known without public rows: the bound, the classes and the plan."""

@@ -53,8 +53,8 @@ class PrivatePolicy:
         1/η of the proximal term.
     rise : float
         The greatest rise of the public loss, in units of ``tr H(H + λ)⁻¹/m`` for m public rows: the
-        best point for the population is expected to cost half of that. A fit that goes beyond, which
-        only noise does on separable rows, is drawn back towards the public one.
+        best point for the population is expected to cost half of that. A fit that goes beyond is
+        drawn back towards the public one.
     free_releases, blind_releases : int
         Gradients without public labels, and without public rows; the later half of the points is
         averaged. They are for ``μ²n = usual_reach`` and grow with its fourth root.
@@ -134,9 +134,7 @@ class PrivatePolicy:
         name, moments = ("same support", 0.0) if same_support else ("robust", self.moments)
         return Setting(name, releases, clip, growth, moments)
 
-    def label_free(
-        self, noise: float, reach: float, columns: int = 0, mu: float = 0.0
-    ) -> Setting:
+    def label_free(self, noise: float, reach: float, columns: int = 0, mu: float = 0.0) -> Setting:
         """Return the setting without public labels, or without public rows.
 
         Parameters
