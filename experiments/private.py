@@ -309,7 +309,7 @@ def prepare(task: tuple[dict[str, Any], int]) -> dict[str, Any]:
     for name, rows in (("ceiling", both), ("ceiling of private rows", split.private)):
         # The penalty of the public rows, as weak as the rows are many.
         l2 = public.l2 * len(split.public[1]) / len(rows[1])
-        loss = GLM(*rows, split.family, l2=l2, intercept=True)
+        loss = GLM(rows[0], rows[1], split.family, l2=l2, intercept=True)
         ends[name] = split.loss(minimise_exactly(loss, w, tol=1e-9))
     return {"w": w, "hessian": np.asarray(public.hessian(w)), "public": split.loss(w), **ends}
 
@@ -358,6 +358,7 @@ MORE: list[dict[str, Any]] = [
     *({"data": "a9a", "public": 1000, "private": private, "family": family}
       for family in ("ridge", "poisson") for private in (2000, 20_000)),
 ]  # fmt: skip
+MEASURES = [f"src/proxyprox/private/{n}.py" for n in ("estimators", "mechanism", "policy")]
 BLIND = ("ours, no public rows", "ours, no public rows, all on gradients")
 
 
@@ -436,8 +437,11 @@ def run_rival(
     sums: dict[Any, list[float]] = {}
     known = {k: v for k, v in place["rivals"].items() if k.startswith(f"{rival},")}
     for seed in () if known else tuning:
-        for setting, loss in grid_losses(case, Split(case, seed), ready[key(case), seed], rival,
-                                         only=None, sigmas=sigmas, seed=seed, device=device):  # fmt: skip
+        found = grid_losses(
+            case, Split(case, seed), ready[key(case), seed], rival, only=None, sigmas=sigmas,
+            seed=seed, device=device,
+        )  # fmt: skip
+        for setting, loss in found:
             sums.setdefault(setting, []).append(loss)
     means = {setting: float(np.mean(losses)) for setting, losses in sums.items()}
     for e, average in () if known else product(EPSILONS, ("last", "tail")):
@@ -450,19 +454,80 @@ def run_rival(
         }
     hindsight: dict[Any, list[float]] = {}
     only = [tuple(v["frozen"]) for k, v in place["rivals"].items() if k.startswith(f"{rival},")]
-    only = None if rival == "metric DP-GD" and not known else only
+    wanted = None if rival == "metric DP-GD" and not known else only
     for seed in fresh:
-        for setting, loss in grid_losses(case, Split(case, seed), ready[key(case), seed], rival,
-                                         only=only, sigmas=sigmas, seed=seed, device=device):  # fmt: skip
+        found = grid_losses(
+            case, Split(case, seed), ready[key(case), seed], rival, only=wanted, sigmas=sigmas,
+            seed=seed, device=device,
+        )  # fmt: skip
+        for setting, loss in found:
             hindsight.setdefault(setting, []).append(loss)
     for e, average in product(EPSILONS, ("last", "tail")):
-        found = place["rivals"][f"{rival}, {average} {e:g}"]
-        place["losses"][f"{rival}, {average} {e:g}"] = hindsight[tuple(found["frozen"])]
-        if only is None:
+        told = place["rivals"][f"{rival}, {average} {e:g}"]
+        place["losses"][f"{rival}, {average} {e:g}"] = hindsight[tuple(told["frozen"])]
+        if wanted is None:
             own = [s for s in hindsight if s[0] == e and s[-1] == average]
             best = min(own, key=lambda s: np.mean(hindsight[s]))
-            found |= {"hindsight": best, "hindsight edge": at_edge(rival, best)}
+            told |= {"hindsight": best, "hindsight edge": at_edge(rival, best)}
             place["losses"][f"{rival}, {average}, hindsight {e:g}"] = hindsight[best]
+
+
+def paired(losses: dict[str, list[float]], one: str, other: str) -> dict[str, float] | None:
+    """Return the mean of paired differences, its standard error, the worst and their number."""
+    if one not in losses or other not in losses:
+        return None
+    n = min(len(losses[one]), len(losses[other]))
+    gaps = np.subtract(losses[one][:n], losses[other][:n])
+    return {"mean": float(gaps.mean()), "se": float(gaps.std(ddof=1) / n**0.5),
+            "worst": float(gaps.max()), "splits": n}  # fmt: skip
+
+
+def summarise(out: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a line for each case and ε: mean losses, and paired differences of ours to others."""
+    lines = []
+    for (name, place), e in product(out.items(), EPSILONS):
+        losses, ours = place["losses"], f"ours {e:g}"
+        own = {m.removesuffix(f" {e:g}"): m for m in losses if m.endswith(f" {e:g}")}
+        ends = {m: m for m in ("public", "ceiling", "ceiling of private rows") if m in losses}
+        line = {"case": name, "epsilon": e}
+        line["loss"] = {m: float(np.mean(losses[k])) for m, k in {**ends, **own}.items()}
+        line["ours minus"] = {
+            m: gap for m, k in {**ends, **own}.items()
+            if m != "ours" and (gap := paired(losses, ours, k))
+        }  # fmt: skip
+        frozen = {m: v for m, v in place["rivals"].items() if m.endswith(f" {e:g}")}
+        line["frozen settings"] = frozen
+        lines.append(line)
+    return lines
+
+
+def fresh_table(path: Path) -> str:
+    """Return the table of ours against frozen rivals."""
+    rivals = ("public", "metric DP-GD, tail", "DP-GD, tail", "DP-SGD, tail")
+    text = (
+        "| public/private rows | ε | ours − public only | − metric DP-GD | − DP-GD | − DP-SGD |\n"
+    )
+    text += "|---|---|---|---|---|---|\n"
+    for line in json.loads(path.read_text()):
+        gaps = [line["ours minus"].get(rival) for rival in rivals]
+        cells = [f"{g['mean']:+.4f} ± {g['se']:.4f}" if g else "" for g in gaps]
+        text += f"| {line['case']} | {line['epsilon']:g} | {' | '.join(cells)} |\n"
+    return text
+
+
+def blind_table(path: Path) -> str:
+    """Return the table of fits without public rows or without public labels."""
+    names = ("DP-GD from zero, last", "DP-GD from zero, tail", *BLIND, "ours, no public labels",
+             "ceiling of private rows")  # fmt: skip
+    text = (
+        "| rows | ε | DP-GD | with an average | ours | all on gradients | unlabelled public rows "
+    )
+    text += "| no noise |\n|---|---|---|---|---|---|---|---|\n"
+    for line in json.loads(path.read_text()):
+        if BLIND[0] in line["loss"]:
+            cells = [f"{line['loss'][name]:.4f}" for name in names]
+            text += f"| {line['case']} | {line['epsilon']:g} | {' | '.join(cells)} |\n"
+    return text
 
 
 def main() -> None:
@@ -473,6 +538,8 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="write the record there")
     parser.add_argument("--out", type=Path, default=Path("runs/private.json"))
     parser.add_argument("--noise", type=Path, help="DP-SGD's σ, made if it is not there")
+    parser.add_argument("--summarise", type=Path, nargs="*", help="files of --out, not run again")
+    parser.add_argument("--note", default="", help="a sentence for the record")
     parser.add_argument("--frozen", type=Path, help="a file of --out whose rivals are taken over")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--device", default="cpu")
@@ -485,6 +552,14 @@ def main() -> None:
     os.environ["PRIVATE_TABLES"] = str(FOLDER)
     for name in ("a9a", "mushrooms", "pixels", "skewed", "scaled by hand"):
         table(name)
+    if given.summarise:
+        out: dict[str, Any] = {}
+        for path in given.summarise:
+            for name, place in json.loads(path.read_text()).items():
+                mine = out.setdefault(name, place)
+                mine["losses"] |= place["losses"]
+        write_record(given.record, summarise(out), measures=MEASURES, note=given.note)
+        return
     noise = given.noise or FOLDER / "noise.json"
     if not noise.exists():
         noise.write_text(json.dumps(sampled_noise()))
@@ -496,7 +571,7 @@ def main() -> None:
         limit=given.limit, frozen={name: place["rivals"] for name, place in frozen.items()},
     )  # fmt: skip
     if given.record:
-        write_record(given.record, out, measures=["src/proxyprox/private/estimators.py"])
+        write_record(given.record, summarise(out), measures=MEASURES)
 
 
 def sampled_noise() -> Noise:
