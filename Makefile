@@ -10,7 +10,10 @@ PYTEST := $(BIN)/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 
 
 # Tests of equal bits: they compare two runs on one machine, whatever its CPU.
 EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests/test_equivalences.py tests/torch/test_resume.py
-.PHONY: demo test test_dask test_kernel docs figure1 figure2 labels other_data arm lint format bench records clean help
+# Of other CPUs; all but the first need AVX2.
+KERNELS := Nehalem Haswell Zen
+LOWEST := 'pytest>=8' 'pytest-xdist>=3.6' 'pytest-doctestplus>=1.4' 'hypothesis>=6.100' 'skops>=0.11' 'ppi-python>=0.2.3' 'expecttest>=0.1'
+.PHONY: demo test test_dask test_kernel test_kernels test_slow test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +29,24 @@ test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on i
 
 test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
 	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
+
+scheduled: test_slow test_kernels test_lowest docs build   ## what takes hours, as .github/workflows/scheduled.yml runs it every week
+
+test_slow: $(VENV)/.dask   ## statistics of theorems, random kills, every method with every solver
+	OMP_NUM_THREADS=1 PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST) -m slow
+
+test_kernels: $(VENV)/.test   ## as test_kernel, with several CPUs' kernels
+	for kernel in $(KERNELS); do OPENBLAS_CORETYPE=$$kernel OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT) || exit 1; done
+
+test_lowest: $(BIN)/python   ## the tests with the lowest versions that pyproject.toml names, without torch
+	rm -rf $(VENV)/lowest && $(BIN)/python -m venv $(VENV)/lowest && $(PIP) install uv
+	$(BIN)/uv pip install -q --python $(VENV)/lowest/bin/python --resolution lowest-direct -e '.[app]' $(LOWEST)
+	OMP_NUM_THREADS=1 $(VENV)/lowest/bin/python -m pytest -q -n 2 --dist worksteal --max-worker-restart 1000 -m "not slow"
+
+build: $(BIN)/python   ## wheel and sdist into dist/, checked
+	rm -rf dist && $(PIP) install build twine && $(BIN)/python -m build -q
+	$(BIN)/python -m twine check --strict dist/*
+	@ls -l dist
 
 figure1: $(VENV)/.experiments  ## reproduce Figure 1 (mushrooms): seven minutes on two cores; OPTIONS="--seeds 3"
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.mushrooms $(OPTIONS)
@@ -51,6 +72,7 @@ lint: $(VENV)/.lint    ## check style and types, changing nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python docs/prose.py
 
 format: $(VENV)/.lint  ## rewrite the code in the house's format
 	$(BIN)/ruff format .

@@ -22,7 +22,7 @@ from proxyprox import (
 from proxyprox.problems import ScaledProxy
 
 ROWS = 600
-"""Targets are cut to so many rows: the truth takes thousands of runs."""
+"""Targets are cut to this many rows: the truth takes thousands of runs."""
 
 TUNED_ON = ("mushrooms", "breast_cancer", "synthetic_logistic")
 """The rule was mended while looking at these."""

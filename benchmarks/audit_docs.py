@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def proxies(target: GLM) -> dict[str, object]:
     unrelated = rng.standard_normal((2000, X.shape[1])) * np.sqrt(np.mean(X * X))
     return {
         "all inputs, no labels": target.label_free(),
-        "the same, in the wrong unit (× 1000)": ScaledProxy(target.label_free(), 1000.0),
+        "the same × 1000": ScaledProxy(target.label_free(), 1000.0),
         "5 % of the rows": target.subsample(round(0.05 * target.design.rows), rng=0),
         "shifted data": target.label_free(shifted),
         "unrelated data": target.label_free(unrelated),
@@ -66,15 +65,14 @@ def record(target: GLM, name: str, proxy: object, best: float, gap: float) -> di
         "proxy": name,
         "verdict": found.verdict.name,
         "reasons": found.reasons,
-        **{quantity: asdict(getattr(found, quantity)) for quantity in ("delta", "H", "mu")},
-        "sigma2": asdict(found.sigma2),
+        **{quantity: getattr(found, quantity)._asdict() for quantity in ("delta", "H", "mu")},
+        "sigma2": found.sigma2._asdict(),
         "scale": found.scale.value,
         "rehearsed": {
             "sgd": told.sgd.steps,
             "as it is": told.proxyprox.steps,
             "as offered": told.best.steps,
         },
-        "theory": {"sgd": told.sgd, "accelerated": told.accelerated, "proxyprox": told.proxyprox},
         "ran": {"as it is": as_it_is, "as offered": scaled},
         "audit": {
             "target_gradients": found.ledger.target_gradients,
@@ -83,7 +81,7 @@ def record(target: GLM, name: str, proxy: object, best: float, gap: float) -> di
         "smaller audit": {
             "target_gradients": small.ledger.target_gradients,
             "verdict": small.verdict.name,
-            "delta": asdict(small.delta),
+            "delta": small.delta._asdict(),
         },
         "plan": {
             "method": repr(planned.method),
@@ -92,6 +90,32 @@ def record(target: GLM, name: str, proxy: object, best: float, gap: float) -> di
             "reached, in units of ε": float(np.mean(ends)) / planned.epsilon,
         },
     }
+
+
+def worked_table(record: Path) -> str:
+    """Return the cases as the page has them."""
+    said = {"USE": "use it", "DO_NOT_USE": "do not use it", "USE_SCALED": "use it with the scale"}
+    found = json.loads(record.read_text(encoding="utf-8"))
+    rows = ["| proxy | δ | δ/H | ProxyProx rehearsed | ran | plan | verdict |", "|" + "---|" * 7]
+    for case in found["cases"]:
+        delta, H = case["delta"]["estimate"], case["H"]["estimate"]
+        share, both = delta / H, case["verdict"] == "USE_SCALED"
+        rehearsed, ran = (
+            "{}{}".format(
+                f"{steps['as it is']:.0f}" if steps["as it is"] else f"more than {found['cap']}",
+                f", scaled {steps['as offered']:.0f}" if both else "",
+            )
+            for steps in (case["rehearsed"], case["ran"])
+        )
+        verdict = said[case["verdict"]] + (f" {case['scale']:.4g}" if both else "")
+        name = "SGD: " if case["verdict"] == "DO_NOT_USE" else ""
+        cells = [
+            case["proxy"], f"{delta:.2g}" if delta < 100 else f"{delta:.0f}",
+            "0" if share < 1e-9 else f"{share:.2g}" if share < 100 else f"{share:.0f}",
+            rehearsed, ran, f"{name}{case['plan']['reached, in units of ε']:.1f} ε", verdict,
+        ]  # fmt: skip
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
 
 
 def main() -> None:

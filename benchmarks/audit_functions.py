@@ -89,7 +89,7 @@ def needed(goal: Rows, proxy: Rows | None, batch: int, best: float, gap: float) 
 
 
 def judged(found: Any, truth: dict[str, float]) -> str:
-    """Return "right", "wrong", "unsure", "alarm", or "unresolved" where nothing arrives."""
+    """Return "right", "wrong", "unsure", "alarm", or "unresolved" if nothing arrives."""
     if found.alarm:
         return "alarm"
     if found.verdict is Verdict.UNSURE:

@@ -6,7 +6,7 @@
 Right: the choice that the verdict makes (SGD, the proxy as it is, the proxy scaled) needs at most
 ``SLACK`` times the target gradients of the best choice. The grids of the truth are a factor of 2
 and 5 wide, so smaller differences are not told apart by it. Cases in which nothing arrives within
-the cap are left out, and counted. Where the audit is unsure, its leaning is judged, and the number
+the cap are left out, and counted. If the audit is unsure, its leaning is judged, and the number
 of such cases is said. Trivial rules, which need no audit or δ and H alone, stand beside it. The
 rule was made on ``TUNED_ON``, mended after a look at ``TESTED_ON``, and tried on ``HELD_OUT``, five
 times in all.

@@ -74,7 +74,7 @@ class Cell:
         return target(self.make, self.batch)
 
     def proxy(self, seed: int) -> Any:
-        """Return the proxy that is drawn with a seed; None where there is none."""
+        """Return the proxy that is drawn with a seed; None if there is none."""
         if self.kind is None:
             return None
         return PROXIES[self.kind](self.make(), self.loss(), np.random.default_rng([seed, 2]))
@@ -94,7 +94,7 @@ class Cell:
         return pp.Problem(loss, proxy)
 
     def smoothness(self) -> float:
-        """Return H; the largest curvature at the start where there is no global one."""
+        """Return H; the largest curvature at the start if there is no global one."""
         return smoothness(self.make)
 
     def optimum(self) -> float:
@@ -110,7 +110,7 @@ def target(make: Callable[[], Table], batch: int) -> Any:
 
 @cache
 def smoothness(make: Callable[[], Table]) -> float:
-    """Return a table's H; the largest curvature at the start where there is no global one."""
+    """Return a table's H; the largest curvature at the start if there is no global one."""
     loss = target(make, 1)
     if np.isfinite(loss.smoothness):
         return float(loss.smoothness)

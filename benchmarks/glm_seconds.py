@@ -17,7 +17,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
+from experiments.records import write_record
 from proxyprox import (
     gamma_regression,
     linear_regression,
@@ -42,6 +42,10 @@ from proxyprox import (
 from proxyprox.inner.exact import minimise_exactly
 
 Array = Any
+MEASURES = [
+    "src/proxyprox/problems/glm.py", "src/proxyprox/methods/quasi_newton.py",
+    "src/proxyprox/advice/sampling.py",
+]  # fmt: skip
 L2 = 1e-6
 GAP = 1e-6
 LIMIT = 900
@@ -269,22 +273,46 @@ def measure(name: str, repeats: int, only: list[str] | None, long: float) -> dic
     }  # fmt: skip
 
 
-def about() -> dict[str, Any]:
-    """Return the command, the commit, the machine and the versions."""
+def versions() -> dict[str, str]:
+    """Return the versions of the rivals."""
     from importlib.metadata import PackageNotFoundError, version
 
-    versions = {}
-    for package in ("numpy", "scipy", "scikit-learn", "glum", "skglm", "cyanure"):
+    found = {}
+    for package in ("numpy", "scipy", "scikit-learn", "glum", "cyanure"):
         try:
-            versions[package] = version(package)
+            found[package] = version(package)
         except PackageNotFoundError:
-            versions[package] = "not installed"
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
-    return {
-        "command": " ".join(["python", *sys.argv]), "commit": commit.stdout.strip(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "threads": os.environ.get("OMP_NUM_THREADS", "all"), "versions": versions,
-    }  # fmt: skip
+            found[package] = "not installed"
+    return found
+
+
+def summary(path: Path) -> str:
+    """Return the record as a table of Markdown: seconds to 1e-6, and ours to its default end."""
+    tables = json.loads(path.read_text())["tables"]
+    rivals = ("scipy", "sklearn lbfgs", "sklearn newton-cholesky", "glum irls")
+    lines = [
+        "| table | rows × columns | default end | to 1e-6 | " + " | ".join(rivals) + " | ratio |"
+    ]
+    lines.append("|---" * (len(rivals) + 5) + "|")
+    for name, found in tables.items():
+        fits, shape = found["fits"], found["table"]
+        ours = best_of(fits)
+        others = {rival: fits[rival]["cpu"] for rival in rivals if rival in fits}
+        cells = [f"{others[rival]:.2f}" if rival in others else "–" for rival in rivals]
+        size = f"{shape['rows']:,} × {shape['columns']:,}"
+        default = fits["proxyprox default"]
+        ratio = ours / min(others.values()) if others else math.nan
+        end = f"{default['cpu']:.2f} ({default['gap']:.0e})"
+        row = [f"{name} ({shape['family']})", size, end, f"{ours:.2f}", *cells, f"{ratio:.2f}"]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def best_of(fits: dict[str, Any]) -> float:
+    """Return our fewest seconds that end at a gap of 1e-6 or less."""
+    return min(
+        row["cpu"] for key, row in fits.items() if key.startswith("prox") and row["gap"] <= GAP
+    )
 
 
 def show(name: str, found: dict[str, Any]) -> None:
@@ -310,7 +338,7 @@ def main() -> None:
         found = measure(given.table[0], given.repeats, given.rivals, given.long)
         print(json.dumps(found))
         return
-    record: dict[str, Any] = {**about(), "tables": {}}
+    record: dict[str, Any] = {"versions": versions(), "tables": {}}
     if given.out and given.out.exists():
         record["tables"] = json.loads(given.out.read_text())["tables"]
     for name in given.table or TABLES:
@@ -332,8 +360,8 @@ def main() -> None:
         show(name, found)
         sys.stdout.flush()
         if given.out:
-            given.out.parent.mkdir(parents=True, exist_ok=True)
-            given.out.write_text(json.dumps(record, indent=1) + "\n")
+            record["threads"] = os.environ.get("OMP_NUM_THREADS", "all")
+            write_record(given.out, record, measures=MEASURES)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/labels_against_sklearn.py a9a mushrooms --labels 50 200 1000
 
-A third of the rows is the test set; of the others so many are labelled and the rest is the proxy.
+A third of the rows is the test set; of the others some are labelled and the rest is the proxy.
 Nothing is tuned on test rows. LogisticRegressionCV runs as it comes (it picks C by accuracy) and
 with ``scoring="neg_log_loss"``, which is the harder yardstick.
 """

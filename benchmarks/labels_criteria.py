@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from experiments import datasets
+from experiments.records import write_record
 from labels_text import docstrings
 from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 from proxyprox.sklearn.labelling import fit_to_labels
@@ -137,6 +138,34 @@ def contest(data: Table, criterion: str, seed: int) -> dict[str, list[float]]:
     return found
 
 
+def page_table(record: Path) -> str:
+    """Return log-loss and accuracy after the last mark, means of the draws, for the page."""
+    found = json.loads(record.read_text(encoding="utf-8"))
+    ends = {
+        (name, criterion): np.array([[run["log_loss"][-1], run["accuracy"][-1]] for run in runs])
+        for name, by in found.items()
+        for criterion, runs in by.items()
+    }
+    lines = [["data (draws)", *(f"`{c}`" if " " not in c else c for c in CRITERIA)]]
+    lines.append(["---"] * len(lines[0]))
+    for name, by in found.items():
+        means = [ends[name, criterion].mean(axis=0) for criterion in CRITERIA]
+        cells = [f"{loss:.3f}, {100 * right:.1f} %" for loss, right in means]
+        lines.append([f"{name} ({len(by[CRITERIA[0]])})", *cells])
+    plain = {name: ends[name, CRITERIA[0]] for name in found}
+    mean, worst, right = [], [], []
+    for criterion in CRITERIA:
+        pairs = [(ends[name, criterion], plain[name]) for name in found]
+        ratios = [a[:, 0].mean() / b[:, 0].mean() for a, b in pairs]
+        mean.append(f"{np.exp(np.mean(np.log(ratios))):.2f}")
+        worst.append(f"{max(float((a[:, 0] / b[:, 0]).max()) for a, b in pairs):.2f}")
+        right.append(f"{100 * np.mean([a[:, 1].mean() - b[:, 1].mean() for a, b in pairs]):+.1f}")
+    lines.append(["log-loss against `uniform`, geometric mean", *mean])
+    lines.append(["worst single draw", *worst])
+    lines.append(["accuracy against `uniform`, mean", *right])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("part", choices=list(SETS))
@@ -155,7 +184,7 @@ def main() -> None:
                 with threadpool_limits(1):
                     runs.append(contest(data, criterion, seed))
                 if output:
-                    output.write_text(json.dumps(done, indent=1))
+                    write_record(output, done, measures=["src/proxyprox/sklearn"])
             means = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
             columns = "   ".join(
                 f"{a:.3f} {b:.3f}"

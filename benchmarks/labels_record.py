@@ -24,8 +24,8 @@ ours − theirs with its 95 % interval.
 NOTES = """## Notes
 
 - With a teacher, "ours" is the fit with it and `ProxyLogisticRegression` the same fit without.
-- `ppi_py` has no point where there is no unregularised estimate: rare columns of a9a separate its
-  labels, and it reports a singular Hessian. Where it applies, agreement with it is a test.
+- `ppi_py` has no point if there is no unregularised estimate: rare columns of a9a separate its
+  labels, and it reports a singular Hessian. If it applies, agreement with it is a test.
 - The step sizes of the one-pass methods are chosen on a fifth of the labels: of 20, on four.
 """
 

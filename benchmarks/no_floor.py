@@ -26,7 +26,7 @@ from scipy.optimize import minimize as scipy_minimize
 import proxyprox as pp
 from experiments import datasets
 from experiments.records import write_record
-from proxyprox_app.report.figures import styles
+from experiments.report.figures import styles
 
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)
@@ -65,14 +65,14 @@ def tables(only: str) -> Iterator[Table]:
 
 
 class Watch:
-    """Notes the suboptimality when so many passes are paid for; ``mean`` also that of the mean."""
+    """Notes the suboptimality when passes are paid for; ``mean`` also that of the mean."""
 
     def __init__(self, table: Table, *, mean: bool = False) -> None:
         self.table, self.paid, self.drawn, self.found = table, 0, 0, {}
         self.mean, self.count = (0.0 if mean else None), 0
 
     def note(self, w: Any, rows: int) -> bool:
-        """Enter a step to w that cost so many rows; tell whether all passes are done."""
+        """Enter a step to w that cost this many rows; tell whether all passes are done."""
         self.paid, self.count = self.paid + rows, self.count + 1
         if self.mean is not None:
             self.mean = self.mean + (w - self.mean) / self.count

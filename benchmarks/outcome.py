@@ -219,9 +219,6 @@ def method_of(rng: np.random.Generator, loss: Loss) -> tuple[str, Any]:
         return "Mean", pp.ProxyProx(eta, pp.corrections.Mean())
     if draw in (6, 7) and convex:
         return "DANE", pp.DANE(eta) if rng.random() < 0.7 else pp.DANE()
-    if draw == 8 and convex and loss.mu > 0:
-        delta = loss.curvature * float(rng.choice([0.01, 1.0]))
-        return "sliding", pp.methods.AcceleratedSliding(delta=delta, mu=loss.mu)
     return "ProxyProx", pp.ProxyProx(eta)
 
 
@@ -251,7 +248,7 @@ class Case:
 
 
 def cases(seed: int) -> dict[str, Case]:
-    """Return a random run with values and without, or nothing where it cannot be set up."""
+    """Return a random run with values and without, or nothing if it cannot be set up."""
     rng = np.random.default_rng(seed)
     loss = KINDS[int(rng.integers(len(KINDS)))](rng)
     name, method = method_of(rng, loss)

@@ -34,7 +34,7 @@ STEPS = 1500
 """Budget of every plan, so that the benchmark ends."""
 
 FAR = 3.0
-"""A run that ends above so many times what was promised has not arrived."""
+"""A run that ends above this many times what was promised has not arrived."""
 
 SEEDS = (0, 1)
 

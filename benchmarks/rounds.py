@@ -1,17 +1,14 @@
-"""Rounds and fine calls: the default for exact gradients against L-BFGS, Newton, CG and DANE.
+"""Rounds of exact gradients: the default against L-BFGS, Newton, CG and DANE.
 
 Run ``python benchmarks/rounds.py [--quick] [--only TEXT] [--output docs/results/rounds]``. A round
-is one value and gradient of L at one point, the reported one included; a fine call is one
-evaluation of a fine model, those of finite differences included. Medians over the seeds, which
-draw the proxies. Writes ``rounds.csv``, ``simulators.csv``, ``report.md`` and the figures.
+is one value and gradient of L at one point, the reported one included. Medians over the seeds,
+which draw the proxies. Writes ``rounds.csv``, ``report.md`` and the figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import csv
-import io
 import math
 import statistics
 import sys
@@ -20,16 +17,16 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 import rounds_rivals as rivals
 from experiments.figures import draw_panels
-from experiments.simulators import SIMULATORS, Simulator
+from experiments.records import write_record
 from proxyprox._util.files import atomic_output, atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
 from rounds_cases import Case, Target, cases, quadratic, text
@@ -39,10 +36,14 @@ SEEDS_OF_TEXT = 3
 LIMIT, LIMIT_OF_DANE = 600, 100
 """Rounds after which a run is given up."""
 
-CALLS = 600
-CLOSER = 1e-4
-"""Share of the least loss above it to which simulators' calls are counted, too."""
+LEVELS = ("1e-2", "1e-4", "1e-6", "1e-8")
+DAMPING = (1e-3, 1e-2, 1e-1, 1.0)
+"""Shares of δ, the norm of ∇²h at ŵ, that are added to the metric by hand."""
 
+MEASURES = [
+    "src/proxyprox/methods/quasi_newton.py", "src/proxyprox/inner/newton.py",
+    "src/proxyprox/run.py", "src/proxyprox/problems/glm.py",
+]  # fmt: skip
 SHARES = ("1 %", "5 %", "20 %")
 OURS, DANE = "ours, default", 'DANE("auto")'
 
@@ -88,6 +89,22 @@ def measure(case: Case, seeds: int) -> list[Record]:
     return [Record(case.table, case.proxy, name, runs) for name, runs in found.items()]
 
 
+def best_damping(target: Target, proxy: Any, start: Any) -> Callable[[rivals.Rounds], Any]:
+    """Return L-BFGS in the metric ∇²L̂(ŵ) + λI with the λ that is best in hindsight.
+
+    Best is the least number of rounds to 1e-6 on this very draw; λ = 0 is one of the candidates.
+    """
+    H = proxy.hessian(start)
+    delta = np.abs(np.linalg.eigvalsh(target.loss.hessian(start) - H)).max()
+    solvers, unit = [], np.eye(len(H))
+    for share in (0.0, *DAMPING):
+        damped = SimpleNamespace(hessian=lambda w, share=share: H + share * delta * unit)
+        metric = rivals.Metric(damped, start)
+        solvers.append(metric.changed(start, lambda u: rivals.lbfgs(u, 50)))
+    runs = [rivals.rounds_of(target, LIMIT, solver).to_levels()[2] for solver in solvers]
+    return solvers[int(np.argmin(runs))]
+
+
 def _solvers(target: Target, proxy: Any) -> dict[str, Callable[[rivals.Rounds], Any]]:
     """Return the rivals that begin at the proxy's minimum."""
     start = minimise_exactly(proxy, target.start, tol=1e-9)
@@ -104,6 +121,10 @@ def _solvers(target: Target, proxy: Any) -> dict[str, Callable[[rivals.Rounds], 
     found["L-BFGS (50) in the proxy's metric from ŵ"] = metric.changed(
         start, lambda u: rivals.lbfgs(u, 50)
     )
+    if len(target.start) <= rivals.DENSE:
+        found["L-BFGS (50) in the proxy's metric, best λ, from ŵ"] = best_damping(
+            target, proxy, start
+        )
     if case_is_quadratic:
         found["CG, proxy's Hessian"] = rivals.linear_pcg(start, metric)
     else:
@@ -123,71 +144,6 @@ def measure_alone(target: Target, table: str) -> list[Record]:
         Record(table, "none", name, [rivals.rounds_of(target, LIMIT, solver)])
         for name, solver in solvers.items()
     ]
-
-
-@dataclass
-class Fit:
-    """The fine calls of one solver on one simulator."""
-
-    simulator: str
-    method: str
-    calls: rivals.Calls
-    optimum: float
-    enough: float
-    closer: float
-
-
-def fit_values(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
-    """Return the problem of two plain functions."""
-    return pp.Problem(calls.loss, fit.coarse)
-
-
-def fit_residuals(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
-    """Return the problem of both models' residuals; gradients mostly by secants."""
-    return pp.Problem(pp.LeastSquares(calls.residuals), pp.LeastSquares(fit.coarse_residuals))
-
-
-def fit_by_differences(fit: Simulator, calls: rivals.Calls) -> pp.Problem:
-    """Return the problem of both models' residuals, every Jacobian by differences."""
-    fine = pp.LeastSquares(calls.residuals, jacobian="2-point")
-    return pp.Problem(fine, pp.LeastSquares(fit.coarse_residuals))
-
-
-FITS: dict[str, Callable[[Simulator, rivals.Calls], pp.Problem]] = {
-    "ours, values": fit_values,
-    "ours, residuals": fit_residuals,
-    "ours, residuals by differences": fit_by_differences,
-}
-
-
-def library_fit(
-    fit: Simulator, make: Callable[[Simulator, rivals.Calls], pp.Problem]
-) -> Callable[[rivals.Calls], Any]:
-    """Return ``minimize`` from the user's start."""
-    return lambda calls: pp.minimize(
-        make(fit, calls), fit.w0, steps=CALLS, callback=lambda step: calls.done, rng=0
-    )
-
-
-def measure_simulator(fit: Simulator) -> list[Fit]:
-    """Return the fine calls of SciPy's solvers from both starts, and of ours from the user's."""
-    tight = {"xtol": 1e-14, "ftol": 1e-14, "gtol": 1e-14}
-    best = scipy.optimize.least_squares(fit.fine_residuals, fit.w0, **tight)
-    hat = scipy.optimize.least_squares(fit.coarse_residuals, fit.w0, **tight).x
-    solvers = {name: library_fit(fit, make) for name, make in FITS.items()}
-    for name, start in (("user's start", fit.w0), ("coarse minimum", hat)):
-        for method, solver in rivals.simulator_rivals(start).items():
-            solvers[f"{method}, {name}"] = solver
-    closer = best.cost * (1 + CLOSER)
-    found = []
-    for name, solver in solvers.items():
-        calls = rivals.Calls(fit.fine_residuals, closer, CALLS, ends=name not in FITS)
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with contextlib.suppress(rivals.Reached, pp.OracleError):
-                solver(calls)
-        found.append(Fit(fit.name, name, calls, best.cost, fit.enough, closer))
-    return found
 
 
 def shown(count: float) -> str:
@@ -214,20 +170,6 @@ def rounds_tables(records: list[Record]) -> str:
     return "\n".join(parts)
 
 
-def simulators_table(fits: list[Fit]) -> str:
-    """Return the calls to one per cent of the least loss, and to 1e-4 of it."""
-    names = list(dict.fromkeys(fit.simulator for fit in fits))
-    cells = {
-        (fit.method, fit.simulator): slashed(map(fit.calls.until, (fit.enough, fit.closer)))
-        for fit in fits
-    }
-    lines = [f"| method | {' | '.join(names)} |", "|" + "---|" * (len(names) + 1)]
-    for method in dict.fromkeys(fit.method for fit in fits):
-        row = [cells.get((method, name), "") for name in names]
-        lines.append(f"| {method} | {' | '.join(row)} |")
-    return "\n".join(lines) + "\n"
-
-
 def small_table(record: Path) -> str:
     """Return the median rounds to 1e-6 on two tables, for the page."""
     with record.open(newline="", encoding="utf-8") as file:
@@ -250,56 +192,25 @@ def small_table(record: Path) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def write_csv(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows([head, *rows])
-    atomic_write_text(path, table.getvalue())
-
-
-def save_png(path: Path, figure: Any) -> None:
-    with atomic_output(path) as file:
+def write_all(output: Path, records: list[Record], command: str) -> None:
+    """Write the counts of every seed, the tables and the figures."""
+    output.mkdir(parents=True, exist_ok=True)
+    lines = [
+        {"table": r.table, "proxy": r.proxy, "method": r.method, "seed": seed}
+        | dict(zip(LEVELS, map(shown, run.to_levels()), strict=True))
+        for r in records
+        for seed, run in enumerate(r.runs)
+    ]
+    write_record(output / "rounds.csv", lines, measures=MEASURES)
+    page = PAGE.format(command=command, rounds=rounds_tables(records))
+    atomic_write_text(output / "report.md", page)
+    labels = {"rounds": "rounds"}
+    figure = draw_panels(list(rounds_curves(records)), x="rounds", log_x=True, labels=labels)
+    with atomic_output(output / "figure_rounds.png") as file:
         figure.savefig(file, format="png", dpi=160)
 
 
-def write_record(output: Path, records: list[Record], fits: list[Fit], command: str) -> None:
-    """Write the counts of every seed, the tables and the figures."""
-    output.mkdir(parents=True, exist_ok=True)
-    levels = ["1e-2", "1e-4", "1e-6", "1e-8"]
-    write_csv(
-        output / "rounds.csv",
-        ["table", "proxy", "method", "seed", *levels],
-        (
-            [r.table, r.proxy, r.method, seed, *map(shown, run.to_levels())]
-            for r in records
-            for seed, run in enumerate(r.runs)
-        ),
-    )
-    write_csv(
-        output / "simulators.csv",
-        ["simulator", "method", "least_loss", "enough", "calls", "closer", "calls_closer"],
-        (
-            [
-                f.simulator, f.method, f"{f.optimum:.6g}", f"{f.enough:.6g}",
-                shown(f.calls.until(f.enough)), f"{f.closer:.6g}", shown(f.calls.until(f.closer)),
-            ]
-            for f in fits
-        ),
-    )  # fmt: skip
-    page = PAGE.format(command=command, rounds=rounds_tables(records), fits=simulators_table(fits))
-    atomic_write_text(output / "report.md", page)
-    if records:
-        labels = {"rounds": "rounds"}
-        figure = draw_panels(list(rounds_curves(records)), x="rounds", log_x=True, labels=labels)
-        save_png(output / "figure_rounds.png", figure)
-    if fits:
-        labels = {"calls": "fine calls", "excess": "loss over the least loss − 1"}
-        figure = draw_panels(
-            list(calls_curves(fits)), metric="excess", x="calls", log_x=True, labels=labels
-        )
-        save_png(output / "figure_fine_calls.png", figure)
-
-
-PAGE = """# Rounds and fine calls: a recorded run
+PAGE = """# Rounds: a recorded run
 
 `{command}`. Medians over the seeds.
 
@@ -311,25 +222,13 @@ rounds (DANE: 100). Quadratics: relative to the start, w = 0.
 
 ![Suboptimality against rounds](figure_rounds.png)
 
-{rounds}
-## Fine calls of simulators, until one per cent above the least loss / 1e-4 above it
-
-Evaluations of the fine model, those of finite differences included.
-
-![Loss against fine calls](figure_fine_calls.png)
-
-{fits}"""
+{rounds}"""
 
 DRAWN = (
     "L-BFGS (10) from 0", "L-BFGS (50) from 0", "L-BFGS (50) from ŵ",
     "nonlinear CG, proxy's Hessian, from ŵ", DANE, OURS,
 )  # fmt: skip
 """The methods of the figure of rounds, with proxies of 5 %."""
-
-DRAWN_FITS = (
-    "BFGS, user's start", "BFGS, coarse minimum", "least_squares trf, user's start",
-    "least_squares trf, coarse minimum", *FITS,
-)  # fmt: skip
 
 
 def rounds_curves(records: list[Record]) -> Iterable[dict[str, Any]]:
@@ -356,26 +255,15 @@ def _padded(gaps: list[float], length: int) -> Any:
     return np.concatenate([lowest, np.full(length - len(lowest), lowest[-1])])
 
 
-def calls_curves(fits: list[Fit]) -> Iterable[dict[str, Any]]:
-    for fit in (fit for name in DRAWN_FITS for fit in fits if fit.method == name):
-        for k, loss in enumerate(np.minimum.accumulate(fit.calls.losses)):
-            excess = max(float(loss) / fit.optimum - 1, CLOSER / 10)
-            found = dict.fromkeys(("excess_median", "excess_q25", "excess_q75"), excess)
-            yield {"panel": fit.simulator, "method": fit.method, "calls": k + 1, **found}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one seed, two tables, one simulator")
-    parser.add_argument(
-        "--only", default="", help="targets and simulators whose name contains this"
-    )
+    parser.add_argument("--quick", action="store_true", help="one seed, two tables")
+    parser.add_argument("--only", default="", help="targets whose name contains this")
     parser.add_argument("--output", type=Path, help="folder of the record")
     given = parser.parse_args()
     seeds = 1 if given.quick else SEEDS
     begun = time.perf_counter()
     records: list[Record] = []
-    fits: list[Fit] = []
     with threadpool_limits(1):
         seen = set()
         for case in cases():
@@ -389,16 +277,12 @@ def main() -> None:
                 f"{time.perf_counter() - begun:4.0f} s  {case.table}, {case.proxy}", file=sys.stderr
             )
             records += measure(case, min(seeds, SEEDS_OF_TEXT) if target is text() else seeds)
-        for make in SIMULATORS[: 1 if given.quick else None]:
-            if given.only in make().name:
-                fits += measure_simulator(make())
     print(rounds_tables(records))
-    print(simulators_table(fits))
     print(f"{time.perf_counter() - begun:.0f} s")
     if given.output is not None:
         quick = " --quick" if given.quick else ""
         command = f"python benchmarks/rounds.py{quick} --output docs/results/rounds"
-        write_record(given.output, records, fits, command)
+        write_all(given.output, records, command)
 
 
 QUICK = ("mushrooms", "quadratic")

@@ -189,7 +189,7 @@ def spag(s: Setting, lam: float, loss: rivals.Rounds) -> None:
 def anderson(s: Setting, lam: float, loss: rivals.Rounds) -> None:
     """Anderson acceleration (Walker, Ni 2011) of DANE's map, 10 differences, norm of ∇²L̂ + λI.
 
-    Where the value rises, half of the plain step from the lowest point begins a new history.
+    If the value rises, half of the plain step from the lowest point begins a new history.
     """
     prox, w = s.proximal_map(lam), s.start
     lowest, best, length = math.inf, (w, np.zeros_like(w)), 1.0

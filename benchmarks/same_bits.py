@@ -178,8 +178,6 @@ EXACT = {
     "DANE auto": ("DANE", {"eta": "auto"}),
     "ProxyBFGS": ("ProxyBFGS", {}),
     "ProxyProx": ("ProxyProx", {"eta": 4.0}),
-    "AcceleratedSliding": ("AcceleratedSliding", {"delta": 0.3, "mu": 1e-3}),
-    "AcceleratedSliding auto": ("AcceleratedSliding", {"mu": 1e-3, "eta": "auto"}),
 }
 SOLVERS = {
     "GradientDescent": {}, "LBFGS": {}, "Nesterov": {}, "Newton": {}, "NewtonCG": {},

@@ -43,7 +43,7 @@ class Cluster:
     latency, bandwidth : float
         Seconds until a message arrives, and bytes in a second after that.
     storage : float
-        Bytes in a second that one worker reads; infinite where the time of a task has it already.
+        Bytes in a second that one worker reads; infinite if the time of a task has it already.
     spread : float
         Standard deviation of a task's time over its mean.
     slow, factor : float

@@ -2,7 +2,7 @@
 
     python benchmarks/teacher_tables.py --seeds 3 --output docs/results/labels
 
-A third of the rows (4000 at most) is the test set, of the others so many are labelled and up to
+A third of the rows (4000 at most) is the test set, of the others some are labelled and up to
 2000 more are the proxy's. Teachers answer on all of them: "good" gives one row in ten another
 row's label, "mediocre" every second one, "useless" all; "adversarial" turns the labels round.
 "Old" data are rows from one side of the table, whose labels have drifted, and there is no answer
@@ -268,7 +268,7 @@ def with_teacher(
 
 
 def case(name: str, labels: int, situation: str, seed: int) -> dict[str, Any] | None:
-    """Return the data of one run; None where the table is too small for so many labels."""
+    """Return the data of one run; None if the table is too small for this many labels."""
     rng = np.random.default_rng([seed, labels, list(TABLES).index(name)])
     X, y, kind = TABLES[name](rng)
     order = rng.permutation(len(y))
@@ -439,7 +439,7 @@ def main() -> None:
     if given.output:
         lead = __doc__.split("\n\n")
         text = f"# {lead[0]}\n\n`{lead[1].strip()}`\n\n" + "\n\n".join(lead[2:])
-        text += "\n\nMean test loss (log-loss, squared error, deviance) over so many seeds. "
+        text += "\n\nMean test loss (log-loss, squared error, deviance) over the seeds. "
         text += "*Above best*: our mean loss against the least of the three rivals' means.\n\n"
         (given.output / "teacher_tables.md").write_text(text + "\n".join(parts))
         (given.output / "teacher_tables.json").write_text(json.dumps(rows, indent=1) + "\n")

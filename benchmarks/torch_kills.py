@@ -78,7 +78,7 @@ def progress(folder: Path) -> int:
 def killed_run(
     kind: str, ranks: int, folder: Path, kills: int, times: tuple[float, float], dice: random.Random
 ) -> list[dict[str, Any]]:
-    """Train in a folder, with so many kills at most; return when they were."""
+    """Train in a folder, with this many kills at most; return when they were."""
     supervised = [sys.executable, str(SCRIPT.with_name("supervise.py")), "--restarts", str(kills)]
     supervised += ["--pause", "0", "--", *command(kind, ranks, folder)]
     done: list[dict[str, Any]] = []

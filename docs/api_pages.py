@@ -23,8 +23,9 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
             ),
             "Targets and proxies": (
                 "logistic_regression linear_regression softmax_regression poisson_regression "
-                "gamma_regression GLM Quadratic LeastSquares FunctionObjective FunctionProxy "
-                "ValueObjective ValueProxy problems.regularized problems.Zero"
+                "gamma_regression GLM Quadratic Outputs LeastSquares problems.weighted "
+                "problems.huber problems.counts problems.Uncertainty FunctionObjective "
+                "FunctionProxy ValueObjective ValueProxy problems.regularized problems.Zero"
             ),
             "Penalties": "L1 penalties.ElasticNet Box",
             "Errors": "OracleError inner.NonFiniteError CheckpointError",
@@ -70,7 +71,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         {
             "Methods with a proxy": (
                 "ProxyProx ProxyBFGS DANE SVRP methods.PAGE methods.SAGA methods.AuxMom "
-                "methods.AuxMVR methods.AcceleratedSliding"
+                "methods.AuxMVR"
             ),
             "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",

@@ -87,7 +87,7 @@ left.legend()
 plt.show()
 
 # %%
-# Where the model is not quite right, rows of least margin mislead it, and what they say about the
+# If the model is not quite right, rows of least margin mislead it, and what they say about the
 # share of the class is biased. Rows drawn with known chances keep both right; random rows are a
 # strong rival for predictions. At a terminal, with a person as the oracle:
 # ``proxyprox label ROWS.csv --classes yes,no``; see :doc:`/labelling`.

@@ -467,8 +467,8 @@ class GraphedProxy:
     def full(self, params: Sequence[Any]) -> Any:
         """Set ``.grad`` to ∇L̂(w) and return L̂(w), detached.
 
-        The batches are drawn anew, as those of the inner steps are: with BatchNorm, who shares a
-        batch with whom is part of the loss.
+        The batches are drawn anew, as those of the inner steps are: with BatchNorm the rows
+        that share a batch are part of the loss.
         """
         if self._full is None:
             self._full = self._capture_full_pass()

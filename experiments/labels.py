@@ -25,7 +25,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
 
 from experiments import datasets as libsvm
+from experiments.compare import Curve, Job
+from experiments.comparison import run_experiment
 from experiments.figures import save_figures
+from experiments.report.page import write_report
+from experiments.report.summary import Point, Row, summarise, write_json
 from experiments.shared import (
     Experiment,
     Json,
@@ -47,12 +51,7 @@ from proxyprox import (
 )
 from proxyprox._util.validation import message, whole
 from proxyprox.sklearn import ProxyLogisticRegression
-from proxyprox_app.cli.comparison import output_folder, run_experiment
-from proxyprox_app.cli.console import command_line, emit, plain, say, stdout
-from proxyprox_app.report.page import write_report
-from proxyprox_app.report.records import Point
-from proxyprox_app.report.summary import Row, summarise, write_json
-from proxyprox_app.study.compare import Curve, Job
+from proxyprox_app.cli.console import command_line, emit, output_folder, plain, say, stdout
 
 OURS = "ProxyLogisticRegression"
 BASELINE = "LogisticRegressionCV"
@@ -90,7 +89,7 @@ Array = Any
 
 
 def loss_of(method: str, drawn: Any, *, seed: int) -> float:
-    """Fit a method and return its test log-loss; NaN where it has no answer.
+    """Fit a method and return its test log-loss; NaN if it has no answer.
 
     Parameters
     ----------
@@ -151,7 +150,7 @@ def _stack(*parts: Any) -> Any:
 
 
 def _ppi(drawn: Any) -> Array:
-    """Return prediction-powered probabilities, or NaN where there is no unregularised estimate."""
+    """Return prediction-powered probabilities, or NaN if there is no unregularised estimate."""
     ppi_py = importlib.import_module("ppi_py")
     X, proxy, test = (_dense(part) for part in (drawn.X, drawn.X_proxy, drawn.X_test))
     n = len(drawn.y)
@@ -375,11 +374,11 @@ def _data(name: str) -> tuple[Any, Array]:
 WORDS = {"labels": "labels bought", "test_loss": "test log-loss", "seconds": "seconds of a fit"}
 AXES = ("labels", "seconds")
 DIFFERENCES = (
-    "Mean test log-loss of ours (with the teacher, where there is one) and of each other method, "
+    "Mean test log-loss of ours (with the teacher, if there is one) and of each other method, "
     "and the mean of their differences seed by seed with its 95 % interval."
 )
 NOTES = (
-    "A third of the rows is the test set; of the others so many are labelled, the same for every "
+    "A third of the rows is the test set; of the others some are labelled, the same for every "
     "method, and the rest is the proxy. Every class has two labels at least.",
     "Nothing is tuned on test rows: step sizes of the one-pass methods are chosen on a fifth of "
     "their labels, all other choices by cross-validation on the labels.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from dataclasses import asdict, dataclass
@@ -17,6 +18,16 @@ from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 from experiments import datasets
+from experiments.compare import (
+    LEDGER_FIELDS,
+    ROWS_SEEN,
+    Candidate,
+    Curve,
+    Job,
+    evaluation_points,
+    run_candidate,
+)
+from experiments.report.summary import Point
 from experiments.shared import (
     Experiment,
     Json,
@@ -31,18 +42,9 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.records import Point
-from proxyprox_app.report.summary import LEDGER_FIELDS
-from proxyprox_app.study.compare import (
-    ROWS_SEEN,
-    Candidate,
-    Curve,
-    Job,
-    evaluation_points,
-    run_candidate,
-)
-from proxyprox_app.study.problem import EXACT
 
+EXACT = 1e-8
+"""‖∇φ_k‖ to which an "exact" subproblem is solved."""
 SUBSAMPLED = "subsampled proxy"
 LABEL_FREE = "ProxyProx, all inputs, no labels"
 ONE_GRADIENT = "DANE(η = ∞), one full gradient"
@@ -234,7 +236,7 @@ def one_full_gradient(config: Config, job: Job) -> list[Point]:
     stop = pp.stopping.Residual(1e-12)
     result = pp.minimize(problem, method=pp.DANE(eta=math.inf), steps=1, stop=stop)
     price = math.ceil(target.design.rows / (job.batch_size or target.design.rows))
-    # Where the curve falls is shown exactly, between two of the usual points.
+    # The place of the fall is shown exactly, between two of the usual points.
     at = sorted(
         {*evaluation_points(job.budget), min(price, job.budget), min(price, job.budget) - 1}
     )
@@ -246,6 +248,32 @@ def one_full_gradient(config: Config, job: Job) -> list[Point]:
         known = {name: ledger.get(name, 0) for name in LEDGER_FIELDS}
         points.append({"target_gradients": spent, **known, "suboptimality": value})
     return points
+
+
+def page_table(record: Path) -> str:
+    """Return the suboptimality after 1000 gradients, and when the exact method was as low.
+
+    Parameters
+    ----------
+    record : Path
+        ``summary.json`` of a run.
+    """
+    panels, last, ours = ("batch 1024", "batch 256"), 1000, "ProxyProx, exact"
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for row in json.loads(record.read_text(encoding="utf-8"))["rows"]:
+        found.setdefault((row["method"], row["panel"]), {})[row["target_gradients"]] = row[
+            "suboptimality_median"
+        ]
+    lines = ["| method | batch 1024 | as low after | batch 256 | as low after |", "|" + "---|" * 5]
+    for method in dict.fromkeys(name for name, panel in found if panel == panels[0]):
+        cells = [method]
+        for panel in panels:
+            end = found[method, panel][last]
+            path = sorted(found[ours, panel].items())
+            reached = next((k for k, value in path if k < last and value <= end), None)
+            cells += [f"{abs(end):.1e}", "" if reached is None else str(reached)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def facts(config: Config) -> dict[str, Any]:

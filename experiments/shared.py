@@ -10,8 +10,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from experiments import figures
+from experiments.compare import Experiment
+from experiments.comparison import present, run_experiment, write_results
+from experiments.report.summary import summarise
 from proxyprox._util.signals import ending_signals
-from proxyprox_app.cli.comparison import output_folder, present, run_experiment, write_results
 from proxyprox_app.cli.console import (
     Json,
     Output,
@@ -20,9 +22,8 @@ from proxyprox_app.cli.console import (
     command_line,
     guarded,
     help_of,
+    output_folder,
 )
-from proxyprox_app.report.summary import summarise
-from proxyprox_app.study.compare import Experiment
 
 __all__ = [
     "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",

@@ -225,7 +225,6 @@ CASES = {
         lambda: solve(method=pp.SGD(lambda k: "1")), TypeError, ["eta(0)", "'1'", "schedule"]),
     "a 0": (lambda: pp.methods.AuxMom(a=0.0), ValueError, ["a must", "0.0", "(0, 1]"]),
     "a 2": (lambda: pp.methods.AuxMVR(a=2.0), ValueError, ["a must", "2.0", "(0, 1]"]),
-    "delta negative": (lambda: pp.methods.AcceleratedSliding(-1, 1), ValueError, ["delta", "-1"]),
     "mu 0": (lambda: pp.stopping.StronglyConvex(0.0), ValueError, ["mu", "0.0", "Convex(steps=K)"]),
     "tol 0": (lambda: pp.stopping.Residual(0.0), ValueError, ["tol", "0.0", "positive"]),
     "Steps 0": (lambda: pp.stopping.Steps(0), ValueError, ["steps", "0", "1 or more"]),
@@ -392,8 +391,6 @@ CASES = {
         TypeError, ["objective", "Robot object>"]),
     "curvature array": (
         lambda: pp.audit(problem(), curvature=X), ValueError, ["curvature", "'secants'"]),
-    "sliding eta array": (
-        lambda: pp.methods.AcceleratedSliding(mu=0.1, eta=X), TypeError, ["eta", "positive"]),
     "problem not a Problem": (
         lambda: pp.problems.regularized(quadratic(), 0.1, np.ones(2)), TypeError,
         ["problem", "Problem("]),
@@ -425,7 +422,7 @@ GIVEN = {
     "gradient": lambda w: w, "value": lambda w: 0.0, "mu": 0.1, "eta": 0.2, "a": 0.5, "n": 2,
     "alpha": 0.1, "centre": np.ones(2), "method": pp.ProxyProx(0.2), "steps": 2, "p": 0.5,
     "delta": 1.0, "path": "run.npz", "y": Y, "family": Linear(), "tol": 0.1, "factor": 0.5,
-    "function": lambda w: 0.0, "residuals": lambda w: w, "first": 0.5,
+    "function": lambda w: 0.0, "residuals": lambda w: w, "model": lambda w: w, "first": 0.5,
 }  # fmt: skip
 # Protocols, base classes, and what a run fills in itself.
 NOT_CALLED = {

@@ -25,14 +25,13 @@ APP = Path(proxyprox_app.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_util"],
-    ["problems", "penalties", "corrections", "stopping", "averaging", "theory", "intervals"],
+    ["problems", "penalties", "corrections", "averaging", "theory", "intervals"],
     ["result"],
-    ["inner"],
+    ["inner", "stopping"],
     ["stepsizes"],
     ["methods"],
     ["oracle"],
-    ["checkpoint"],
-    ["path"],
+    ["checkpoint", "learning"],
     ["advice"],
     ["run"],
     ["observers"],
@@ -42,7 +41,7 @@ LAYERS = [
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
-    ["proxyprox_app.report"],
+    ["proxyprox_app.page"],
     ["proxyprox_app.study"],
     ["proxyprox_app.cli"],
     ["__main__"],
@@ -57,8 +56,8 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.report.page",
-    "proxyprox.sklearn", "proxyprox_app.study.compare", "dask", "distributed", "skrub", "skops",
+    "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.page",
+    "proxyprox.sklearn", "experiments.compare", "dask", "distributed", "skrub", "skops",
     "openpyxl",
 }  # fmt: skip
 
@@ -175,7 +174,7 @@ def test_any_module_can_be_imported_first():
         parts = path.relative_to(ROOT.parent).with_suffix("").parts
         sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
     needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
-    assert "proxyprox.inner.base" in needed["proxyprox.stepsizes.auto_proxy"]
+    assert "proxyprox.inner.base" in needed["proxyprox.stepsizes.auto"]
     TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
 
 
@@ -280,6 +279,39 @@ except ImportError as error:
     shown = in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code)
     assert shown.startswith(f"proxyprox.{extra} needs")
     assert f'pip install "proxyprox[{extra}]"' in shown
+
+
+SCIKIT = ["sklearn", "threadpoolctl"]
+# What each extra brings, with what that needs, and what it is for.
+ALONE = {
+    "sklearn": (SCIKIT, "import proxyprox.sklearn as part"),
+    "plot": (["matplotlib"], "import proxyprox as part, matplotlib.pyplot"),
+    "torch": (["torch", "jinja2"], "import proxyprox.torch as part"),
+    "dask": (
+        [*SCIKIT, "dask", "distributed", "pandas", "pyarrow", "jinja2"],
+        "import proxyprox.dask as part",
+    ),
+    "private": ([*SCIKIT, "opacus", "torch", "jinja2"], "import proxyprox.private as part"),
+    "sim": (
+        ["gymnasium", "mujoco"],
+        "import proxyprox.simulation as part, proxyprox.simulation.robots",
+    ),
+    "app": (
+        [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2", "pydantic"],
+        "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.page\n"
+        "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.demo",
+    ),
+}
+
+
+@pytest.mark.parametrize("extra", ALONE)
+def test_each_extra_is_enough_alone(extra):
+    """In a process that finds nothing of the other extras, every public name of a part is there."""
+    brought, code = ALONE[extra]
+    for package in brought:
+        pytest.importorskip(package)
+    hidden = WITHOUT.format(missing=[name for name in EXTRAS if name not in brought])
+    in_new_interpreter(f"{hidden}{code}\nfor name in part.__all__:\n    getattr(part, name)")
 
 
 BY_SCRIPT = "import proxyprox.__main__ as entry; entry.main()"

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments.runs import Records, RecordsError
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
-from proxyprox_app.report.records import Records, RecordsError
 
 # -- the four stores: how a file is made and filled, and all that it holds ---------------------
 

@@ -30,7 +30,6 @@ METHODS = [
     pp.ProxyProx(0.5),
     pp.methods.AuxMVR(eta=0.5),
     pp.DANE(eta=0.5),
-    pp.methods.AcceleratedSliding(0.3, 1.0),
 ]
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.observers import Ending, StepLimit, Watcher
+from proxyprox.minimization import StepLimit, Watcher
+from proxyprox.observers import Ending
 from proxyprox.oracle import OutOfBudget
 
 

@@ -87,7 +87,7 @@ def core():
                 pp.stepsizes.AutoStep, pp.stopping.SDane, pp.problems.Zero, pp.LBFGS,
                 pp.inner.Nesterov, pp.inner.Newton, pp.inner.NewtonCG,
                 pp.inner.ProximalGradient, pp.inner.QuasiNewton, pp.inner.GradientDescent,
-                pp.ProxyBFGS, pp.DANE,
+                pp.ProxyBFGS, pp.methods.ManifoldMapping, pp.DANE,
                 pp.methods.Momentum, pp.SGD, pp.ProxyProx,
                 pp.stopping.NonConvex,
                 families.Poisson, families.Gamma, families.Linear,
@@ -101,7 +101,6 @@ def core():
         pp.SVRP: {"p": 0.5},
         pp.methods.PAGE: {**half, "p": 0.5},
         pp.methods.SAGA: half,
-        pp.methods.AcceleratedSliding: {"delta": 0.1, "mu": 1.0},
         pp.methods.AuxMom: {"a": 0.5},
         pp.methods.AuxMVR: {"a": 0.5},
         pp.stopping.Convex: {"steps": 10},
@@ -124,6 +123,7 @@ def core():
         pp.ValueObjective: {"function": value},
         pp.ValueProxy: {"function": value},
         pp.LeastSquares: {"residuals": identity},
+        pp.Outputs: {"model": identity},
         pp.Problem: {"objective": quadratic(), "proxy": quadratic()},
         pp.Run: {"problem": problem},
         problems.MixedProxy: {"proxies": [quadratic(), quadratic()], "weights": [0.5, 0.5]},
@@ -232,6 +232,7 @@ TAKEN = {
     "softmax_regression.y": {"None"},  # then classes are needed, which the error names
     "Parameter.upper": {"huge"},
     "LabelBudget.path": {"text"},
+    "Budget.proxies": {"dict"},
     "LabelBudget.about": {"dict"},
     "PrivacyBudget.path": {"text"},
     "RolloutObjective.journal": {"text"},
@@ -342,7 +343,8 @@ ELSEWHERE = {
     "Trajectory", "Tuned", "tune", "GymnasiumRobot", "gymnasium_resets", "MuJoCoSystem",
     "Averaging", "Correction", "Criterion", "Progress", "AllOf", "AnyOf", "InnerResult",
     "InnerSolver", "State", "FAMILIES", "Batch", "CanonicalFamily", "Family", "LogLink",
-    "Facts", "Observation", "Restart", "as_step_size", "Defaults",
+    "Facts", "Uncertainty", "uncertainty", "weighted", "huber", "counts", "Observation",
+    "Restart", "as_step_size", "Defaults",
 }  # fmt: skip
 PARTS = (
     pp, pp.averaging, pp.corrections, pp.inner, pp.methods, pp.oracle, pp.penalties, pp.result,

@@ -58,18 +58,6 @@ def test_an_ignored_signal_and_a_users_handler_are_left_alone(own):
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_handler_set_inside_stays():
-    def own(number, frame):
-        return None
-
-    try:
-        with ending_signals():
-            signal.signal(signal.SIGTERM, own)
-        assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
 def test_other_threads_set_no_handler(tmp_path):
     before, found = handlers(), []
 
@@ -237,6 +225,7 @@ SETUPS = "plain,seldom,safeguard,run"
 
 
 @posix
+@pytest.mark.slow
 def test_runs_killed_at_random_moments_go_on_bit_for_bit():
     script = ROOT.parents[1] / "benchmarks" / "kills.py"
     if not script.exists():

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import proxyprox as pp
+from accelerated_sliding import AcceleratedSliding
 from proxyprox.stopping import (
     AllOf,
     AnyOf,
@@ -225,7 +226,7 @@ class TestNoRule:
 
     def test_steps_without_a_subproblem(self):
         # The second half of an iteration solves nothing.
-        result = self.run(Relative(1e-3), method=pp.methods.AcceleratedSliding(0.5, 1.0), steps=4)
+        result = self.run(Relative(1e-3), method=AcceleratedSliding(0.5, 1.0), steps=4)
         assert [row.held for row in result.trace] == [True, None, True, None]
         assert "held in 2 of 2" in str(result)
 

@@ -157,7 +157,7 @@ def test_functions_of_the_user(kind):
 
 METHODS = [
     pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
-    pp.DANE(1.0), pp.methods.AuxMVR(0.3, 1.0), pp.methods.AcceleratedSliding(0.3, 0.5),
+    pp.DANE(1.0), pp.methods.AuxMVR(0.3, 1.0),
 ]  # fmt: skip
 
 

@@ -9,7 +9,6 @@ from proxyprox import (
     LeastSquares,
     Problem,
     Quadratic,
-    Run,
     Status,
     ValueProxy,
     audit,
@@ -32,10 +31,6 @@ def coarse(w):
 
 def half_square(residuals):
     return lambda w: float(np.sum(residuals(w) ** 2)) / 2
-
-
-def secants():
-    return Problem(LeastSquares(fine, jacobian=LeastSquares(coarse)), LeastSquares(coarse))
 
 
 def test_plain_functions_are_minimised_and_the_result_says_how():
@@ -88,22 +83,6 @@ def test_methods_are_told_the_curvature_that_came_with_the_gradient():
     problem = Problem(half_square(fine), half_square(coarse))
     minimize(problem, START, method=Watching(eta=1.0), steps=1)
     assert Watching.seen[1] is None
-
-
-@pytest.mark.parametrize("asked", [False, True])
-def test_runs_with_secants_resume_bit_for_bit(asked, tmp_path):
-    whole = Run(secants(), START, method=DANE(eta=1.0))
-    broken = Run(secants(), START, method=DANE(eta=1.0))
-    for run, steps in ((whole, 6), (broken, 3)):
-        for _ in range(steps):
-            run.tell(run.problem.objective.gradient(*run.ask().points, None))
-    if asked:
-        broken.ask()
-    broken.save(tmp_path / "run")
-    resumed = Run.load(tmp_path / "run", secants())
-    for _ in range(3):
-        resumed.tell(resumed.problem.objective.gradient(*resumed.ask().points, None))
-    np.testing.assert_array_equal(resumed.w, whole.w)
 
 
 def test_an_audit_measures_curvature_and_does_not_take_gauss_newtons_for_it():

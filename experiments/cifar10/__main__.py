@@ -10,8 +10,15 @@ import typer
 
 from experiments.shared import Json, Output, guarded, start
 from proxyprox._util.extras import require
-from proxyprox_app.cli.comparison import output_folder
-from proxyprox_app.cli.console import command_line, emit, say, stderr, stdout, tell_path
+from proxyprox_app.cli.console import (
+    command_line,
+    emit,
+    output_folder,
+    say,
+    stderr,
+    stdout,
+    tell_path,
+)
 
 
 @guarded
@@ -37,7 +44,7 @@ def cifar10(
     ] = None,
     noise_rate: Annotated[float, typer.Option(help="Share of wrong labels.")] = 0.45,
     device: Annotated[
-        str | None, typer.Option(help="cuda or cpu; default: cuda where there is one.")
+        str | None, typer.Option(help="cuda or cpu; default: cuda if there is one.")
     ] = None,
     data: Annotated[
         Path | None,

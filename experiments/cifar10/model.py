@@ -172,7 +172,7 @@ def evaluate(
     average : WeightAverage, optional
         Evaluate these weights.
     refresh : (Plans, int), optional
-        Measure BatchNorm's statistics on so many batches of these first.
+        Measure BatchNorm's statistics on this many batches of these first.
     """
     found: dict[str, float] = {}
     with ExitStack() as stack:

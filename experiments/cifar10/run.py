@@ -15,8 +15,9 @@ from experiments.cifar10.model import Network
 from experiments.cifar10.results import publish
 from experiments.cifar10.training import Training
 from experiments.cuda_graphs import DeviceImages
+from experiments.report.summary import Point
+from experiments.runs import Records
 from proxyprox._util.signals import ending_signals
-from proxyprox_app.report.records import Point, Records
 
 
 def run(
@@ -41,7 +42,7 @@ def run(
         Folder for ``records.jsonl``, ``summary.json``, the figures and ``report.html``. In the
         folder of an interrupted run of the same configuration it resumes.
     device : str, optional
-        ``"cuda"`` or ``"cpu"``; by default CUDA where there is one.
+        ``"cuda"`` or ``"cpu"``; by default CUDA if there is one.
     folder : path-like, optional
         Where CIFAR-10 is; by default ``PROXYPROX_DATA`` and the user's cache.
     command : str

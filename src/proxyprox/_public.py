@@ -12,6 +12,7 @@ from proxyprox.problems import (
     FunctionObjective,
     FunctionProxy,
     LeastSquares,
+    Outputs,
     Problem,
     Quadratic,
     ValueObjective,
@@ -29,8 +30,8 @@ from proxyprox.stepsizes import StepSize
 __all__ = [
     "DANE", "GLM", "L1", "LBFGS", "SGD", "SVRP", "Adam", "Box", "Budget", "Checkpoint",
     "CheckpointError", "FunctionObjective", "FunctionProxy", "LeastSquares", "Ledger", "Method",
-    "OracleError", "Problem", "ProxyBFGS", "ProxyProx", "Quadratic", "Request", "Result", "Run",
-    "Status", "StepSize", "ValueObjective", "ValueProxy", "audit", "gamma_regression",
+    "OracleError", "Outputs", "Problem", "ProxyBFGS", "ProxyProx", "Quadratic", "Request", "Result",
+    "Run", "Status", "StepSize", "ValueObjective", "ValueProxy", "audit", "gamma_regression",
     "linear_regression", "logistic_regression", "minimize", "plan", "poisson_regression",
     "softmax_regression",
 ]  # fmt: skip

@@ -16,8 +16,9 @@ from typing import Any
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util import codec
+from proxyprox._util.arrays import Growing
 from proxyprox._util.codec import read, refuse_damage
-from proxyprox._util.trees import CheckpointError, Growing, record_classes, walk
+from proxyprox._util.trees import CheckpointError, record_classes, walk
 from proxyprox._util.validation import file_path, message, positive, whole
 
 __all__ = [
@@ -46,9 +47,9 @@ class Checkpoint:
     path : path-like
         The file.
     every_steps : int, optional
-        Save after so many outer steps.
+        Save after this many outer steps.
     every_seconds : float, optional
-        Save when so many seconds have passed since the last time. If neither is given: a second, or
+        Save when as many seconds have passed since the last time. If neither is given: a second, or
         twenty times what the last save took, at most a minute. What one step of a slow target has
         cost is then never lost.
 
@@ -181,7 +182,7 @@ def read_answer(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         return state["w"] if average is None else average, dict(run["ledger"])
 
 
-# Where the methods, solvers, rules, averages, corrections and step sizes of a run come from.
+# Modules of the methods, solvers, rules, averages, corrections and step sizes of a run.
 PARTS_OF_RUNS = {
     f"proxyprox.{name}"
     for name in ("methods", "inner", "stopping", "averaging", "corrections", "stepsizes")

@@ -1,4 +1,7 @@
-"""``minimize``: the loop that answers a run's questions from the objective itself."""
+"""``minimize``: the loop that answers a run's questions from the objective itself.
+
+It drives one run, or one with its rivals, until an observer or one of its own limits ends it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,29 +17,25 @@ import numpy as np
 from proxyprox import observers as watchers
 from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
-from proxyprox._util.names import explain_names
 from proxyprox._util.signals import ending_signals, raise_if_ending
-from proxyprox._util.validation import flag, has, require_takes, whole
+from proxyprox._util.validation import count_words, explain_names, flag, has, require_takes, whole
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
-from proxyprox.advice.sampling import as_problem
 from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
-from proxyprox.observers import Ending, Observer, Saving, as_ending, check_observers, not_writable
-from proxyprox.oracle import OutOfBudget, Step, answer_query, counting_calls
-from proxyprox.problems.problem import require_enough, require_problem, require_ready
-from proxyprox.result import Budget, Result, Status, as_budget, count_words
+from proxyprox.observers import Ending, Observer, Saving, as_ending
+from proxyprox.oracle import OutOfBudget, Step, Told, answer_query, charge, counting_calls
+from proxyprox.problems.problem import as_problem, require_enough, require_problem, require_ready
+from proxyprox.result import Budget, Result, Status, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Criterion
 
-__all__ = ["OracleError", "minimize"]
+__all__ = ["BudgetLimit", "OracleError", "StepLimit", "Tolerance", "Watcher", "minimize"]
 
 Answer = TypeVar("Answer")
-# What the loop drives: a run, alone or with its rivals.
-Driven = Run | SafeguardedRun
 
 
 class OracleError(RuntimeError):
@@ -50,6 +49,71 @@ class OracleError(RuntimeError):
         return type(self), (str(self), self.result)
 
 
+# Billionths up to which a message says what is left.
+SAID = 10
+
+
+class Watcher:
+    """An observer that looks at the run before the first step as after every other."""
+
+    def begin(self, run: Any) -> Ending | None:
+        """Take the run, and look at it as it stands: a resumed one may have ended already."""
+        self.run = run
+        return self.look()
+
+    def after_step(self, state: Any, step: Step) -> Ending | None:
+        """Look again."""
+        return self.look()
+
+    def look(self) -> Ending | None:
+        """Say whether the run ends here."""
+        raise NotImplementedError
+
+
+class Tolerance(Watcher):
+    """Ends a run of exact gradients when they are small, or when nothing falls any more."""
+
+    def __init__(self, tol: float | None, atol: float, detail: str = "") -> None:
+        self.tol, self.atol, self.detail = tol, atol, detail
+
+    def look(self) -> Ending | None:
+        """Say whether the gradient is within the tolerance, or the run has stalled."""
+        if self.run.converged(self.tol, self.atol):
+            left, said = self.run.left, self.detail
+            if left < SAID:
+                said = f"By its model {left:.1g} billionths of the first gap are left. {said}"
+            return Ending(Status.CONVERGED, said.rstrip())
+        return Ending(Status.STALLED, self.detail) if self.run.stalled else None
+
+
+class StepLimit(Watcher):
+    """Ends a run after a number of steps."""
+
+    def __init__(self, steps: int, detail: str = "") -> None:
+        self.steps, self.detail = steps, detail
+
+    def look(self) -> Ending | None:
+        """Say whether all steps are taken."""
+        done = self.run.steps >= self.steps
+        return Ending(Status.STEPS_DONE, self.detail) if done else None
+
+
+class BudgetLimit(Watcher):
+    """Ends a run before the question that its budget does not pay for."""
+
+    def __init__(self, limits: Budget) -> None:
+        self.limits = limits
+
+    def look(self) -> Ending | None:
+        """Compare what was paid, and what the next answer costs, with the limits."""
+        # An answer that is known already is paid for.
+        if self.run.held:
+            return None
+        price = self.run.price(self.run.open_question())
+        spent = self.limits.exceeded(self.run.ledger, price)
+        return None if spent is None else Ending(Status.BUDGET_SPENT, f"Limit: {spent}.")
+
+
 @explain_names
 def minimize(
     problem: Any, w0: Vector | str | None = None, *, method: Any = None,
@@ -58,7 +122,7 @@ def minimize(
     averaging: Averaging | None = None, rng: np.random.Generator | int | None = None,
     callback: Callable[[Step], Any] | None = None,
     checkpoint: Checkpoint | str | os.PathLike[str] | None = None, progress: bool = False,
-    safeguard: bool | Method = False, observers: Sequence[Observer] = (),
+    safeguard: bool | Method = False, observers: Sequence[Observer] | None = None,
 ) -> Result:  # fmt: skip
     """Minimise the objective with few of its gradients, by leaning on the proxy.
 
@@ -77,7 +141,7 @@ def minimize(
         result says why: for sampled gradients ``ProxyProx(eta="auto")``, which measures its step
         size during the run; for exact ones a method that needs few of them.
     steps : int, optional
-        Outer steps to take, at most where there is a tolerance.
+        Outer steps to take; at most, if there is a tolerance.
     budget : Budget or int, optional
         Limits on what may be used; a number limits the target gradients. With sampled gradients
         either ``steps`` or ``budget`` must be given. With exact ones both are limits: a run without
@@ -86,7 +150,7 @@ def minimize(
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
         to the subdifferential). Gaps go with squares: ``tol=1e-4`` leaves about 1e-8 of the first
-        gap ``L(w0) − L*`` where curvatures are alike, more where they are not. Where neither they
+        gap ``L(w0) − L*`` if curvatures are alike, more if they are not. If neither they
         nor a method are given, the run ends where the method's own model, or the pace of the last
         losses if that says more, leaves 1e-9 of that gap; and otherwise where ``tol`` is 1e-8
         (1e-5 by differences or in float32, 1e-4 with both), which the message says.
@@ -145,7 +209,8 @@ def minimize(
     problem = as_problem(problem)
     require_problem(problem)
     require_ready(problem)
-    rival, limits = defaults.rival_for(problem, safeguard), as_budget(budget)
+    rival = defaults.rival_for(problem, safeguard)
+    limits = None if budget is None else as_budget(budget)
     steps, ends = defaults.choose_ends(
         problem, method, None if steps is None else whole("steps", steps), limits, tol, atol,
         alone=rival is None,
@@ -153,7 +218,7 @@ def minimize(
     require_takes("callback", callback, ("step",))
     looking: list[Any] = [watchers.ProgressBar(steps, limits)] if flag("progress", progress) else []
     looking += [] if callback is None else [watchers.Callback(callback)]
-    looking += check_observers(observers)
+    looking += [] if observers is None else watchers.check_observers(observers)
     if rival is not None and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
         method = defaults.POLICY.sampled_method
@@ -164,7 +229,8 @@ def minimize(
         problem, w0, method=method, inner=inner, stop=stop, averaging=averaging, rng=rng,
         expected_steps=defaults.planned_steps(steps, limits, method),
     )  # fmt: skip
-    driven: Driven = run if rival is None else SafeguardedRun(run, rival, limits)
+    driven = run if rival is None else SafeguardedRun(run, rival, limits)
+    ending: list[Any] = []
     with contextlib.ExitStack() as held:
         if saver is not None:
             held.enter_context(ending_signals())
@@ -173,28 +239,31 @@ def minimize(
             except LockedError as error:
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
-                raise not_writable(saver, error) from error
+                raise watchers.not_writable(saver, error) from error
         if ends is not None:
             limited = ""
             if ends[0] is None:
                 limited = defaults.default_tolerance(problem.objective, run.start)[1]
-            looking.append(watchers.Tolerance(*ends, limited))
+            ending.append(Tolerance(*ends, limited))
         if steps is not None:
             missed = "" if ends is None else "The gradient is still above the tolerance."
-            looking.append(watchers.StepLimit(steps, missed))
-        looking += [] if limits is None else [watchers.BudgetLimit(limits)]
-        loop = _Loop(driven, looking, None if saver is None else Saving(saver))
-        return _resume_and_run(run, loop)
+            ending.append(StepLimit(steps, missed))
+        ending += [] if limits is None else [BudgetLimit(limits)]
+        saving = None if saver is None else Saving(saver)
+        return _resume_and_run(run, driven, looking, ending, saving)
 
 
-def _resume_and_run(run: Run, loop: _Loop) -> Result:
+def _resume_and_run(
+    run: Run, driven: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any],
+    saving: Saving | None,
+) -> Result:  # fmt: skip
     """Resume if there is something to resume, run, and judge the outcome."""
-    start, resumed, saver = run.w, None, None if loop.saving is None else loop.saving.saver
-    if saver is not None and os.path.exists(saver.path):
-        resume(saver.path, loop.run)
-        resumed = loop.run.steps
-    result = loop.go()
-    status, guarded = result.status, isinstance(loop.run, SafeguardedRun)
+    start, resumed, path = run.w, None, "" if saving is None else os.fspath(saving.saver.path)
+    if path and os.path.exists(path):
+        resume(path, driven)
+        resumed = driven.steps
+    result = _run_to_end(driven, looking, limits, saving)
+    status, guarded = result.status, driven is not run
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.
         start = run.path.start
@@ -204,124 +273,125 @@ def _resume_and_run(run: Run, loop: _Loop) -> Result:
             result, run.problem, start,
             path=run.path, measured=run.step_size.measures, guarded=guarded,
         )  # fmt: skip
-    result.ledger.add(calls)
+    charge(result.ledger, calls)
     idle = status.success and result.steps == resumed
-    if saver is not None and resumed is not None and (idle or resumed):
+    if resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"
         how = already if idle else f" after {count_words(resumed, 'step')}"
-        text = f"{result.message} Resumed from {os.fspath(saver.path)!r}{how}."
-        result = replace(result, message=text)
+        result = replace(result, message=f"{result.message} Resumed from {path!r}{how}.")
     return result
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """Takes a run, alone or with its rivals, to one of its ends; saves it on the way."""
-
-    run: Driven
-    observers: list[Any]
-    saving: Saving | None
-
-    def go(self) -> Result:
-        """Return the result of the run at its end."""
-        # Not a context manager: an interrupt on the way into its exit would save nothing.
+def _run_to_end(
+    run: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any], saving: Saving | None
+) -> Result:
+    """Take a run to one of its ends, and save it there, however it ends."""
+    # Not a context manager: an interrupt on the way into its exit would save nothing.
+    try:
+        with contextlib.ExitStack() as entered:
+            for observer in looking:
+                if has(observer, "__enter__"):
+                    entered.enter_context(observer)
+            ending = _begin(run, [*looking, *limits], saving)
+            ending = ending or _take_steps(run, looking, limits, saving)
+            result = run.result_before_verdict(*ending)
+    except BaseException as error:
+        _save_after_error(run, saving, error)
+        raise
+    if saving is not None:
         try:
-            with contextlib.ExitStack() as entered:
-                for observer in self.observers:
-                    if has(observer, "__enter__"):
-                        entered.enter_context(observer)
-                ending = self._begin() or self._take_steps()
-                result = self.run.result_before_verdict(*ending)
-        except BaseException as error:
-            self._save_after_error(error)
-            raise
-        if self.saving is not None:
-            try:
-                self.saving.save()
-            except Exception as error:
-                raise self._oracle_error(error, "") from error
-        return result
-
-    def _begin(self) -> Ending | None:
-        """Show the run to its observers; one that is resumed may have ended already."""
-        if self.saving is not None:
-            _ask_objective(self.run.open_question)
-            self.saving.begin(self.run)
-        for observer in self.observers:
-            if has(observer, "begin"):
-                # A budget opens the first question.
-                ending = as_ending(_ask_objective(observer.begin, self.run))
-                if ending is not None:
-                    return ending
-        return None
-
-    def _take_steps(self) -> Ending:
-        """Take steps until an observer ends the run, or nothing more can be had."""
-        run, saving, objective = self.run, self.saving, self.run.problem.objective
-        while True:
-            if saving is not None:
-                raise_if_ending()
-            if not run.held:
-                query, begun = _ask_objective(run.open_question), time.perf_counter()
-                try:
-                    answer = _ask_objective(answer_query, objective, query)
-                except _ObjectiveError as error:
-                    if isinstance(error.__cause__, OutOfBudget):
-                        return Ending(Status.BUDGET_SPENT, str(error.__cause__))
-                    raise
-                elapsed = time.perf_counter() - begun
-                answer.extra.update(target_seconds=elapsed, seconds=elapsed)
-                run.hold(answer)
-            try:
-                step = run.tell()
-            except NonFiniteError as error:
-                detail = f"That was outer step {run.steps}."
-                return Ending(error.status or Status.DIVERGED, detail)
-            if saving is not None:
-                saving.after_step(step.state, step)
-            ending = None
-            for observer in self.observers:
-                # Everybody sees the step that ends a run; the first one's ending counts.
-                if ending is None:
-                    ending = self._show(observer, step)
-                elif not isinstance(observer, watchers.Watcher):
-                    self._show(observer, step)
-            if ending is not None:
-                return ending
-
-    def _show(self, observer: Any, step: Step) -> Ending | None:
-        try:
-            return as_ending(observer.after_step(step.state, step))
+            saving.save()
         except Exception as error:
-            error.add_note(f"It was raised in {type(observer).__name__}.after_step.")
-            raise
+            raise _oracle_error(run, error, "") from error
+    return result
 
-    def _save_after_error(self, error: BaseException) -> None:
-        """Save the run; raise the error with the last good state, unless it passes as it is."""
-        saved = ""
-        if self.saving is not None:
-            saved = f" The run is saved in {os.fspath(self.saving.saver.path)!r}."
+
+def _begin(run: Any, looking: Sequence[Any], saving: Saving | None) -> Ending | None:
+    """Show the run to its observers; one that is resumed may have ended already."""
+    if saving is not None:
+        _ask_objective(run.open_question)
+        saving.begin(run)
+    for observer in looking:
+        # A budget opens the first question.
+        found = _ask_objective(observer.begin, run) if has(observer, "begin") else None
+        if found is not None:
+            return as_ending(found)
+    return None
+
+
+def _take_steps(
+    run: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any], saving: Saving | None
+) -> Ending:
+    """Take steps until an observer or a limit ends the run, or nothing more can be had."""
+    while True:
+        if saving is not None:
+            raise_if_ending()
+        if not run.held:
             try:
-                self.saving.save()
-            except Exception as failure:
-                saved = f" It could not be saved ({type(failure).__name__}: {failure})."
-        cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
-        # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
-        first = (
-            error is cause and self.run.steps == 0 and isinstance(error, (ValueError, TypeError))
-        )
-        if isinstance(cause, Exception) and not first:
-            raise self._oracle_error(cause, saved) from cause
-        if saved:
-            error.add_note(saved.strip())
+                answer = _ask_objective(_answer, run)
+            except _ObjectiveError as error:
+                if isinstance(error.__cause__, OutOfBudget):
+                    return Ending(Status.BUDGET_SPENT, str(error.__cause__))
+                raise
+            run.hold(answer)
+        try:
+            step = run.tell()
+        except NonFiniteError as error:
+            detail = f"That was outer step {run.steps}."
+            return Ending(error.status or Status.DIVERGED, detail)
+        if saving is not None:
+            saving.after_step(step.state, step)
+        # Every observer sees the step that ends a run; the first one's ending counts.
+        found = [end for end in [_show(observer, step) for observer in looking] if end]
+        found = found or [end for end in (limit.look() for limit in limits) if end]
+        if found:
+            return found[0]
 
-    def _oracle_error(self, error: Exception, saved: str) -> OracleError:
-        steps = self.run.steps
-        return OracleError(
-            f"{type(error).__name__} in outer step {steps}: {str(error).rstrip('.')}. "
-            f"What {count_words(steps, 'finished step')} led to is in this error's result.{saved}",
-            self.run.result_before_verdict(Status.INTERRUPTED),
-        )
+
+def _answer(run: Run | SafeguardedRun) -> Told:
+    """Open the next question and return its answer, with the seconds that it took."""
+    query, begun = run.open_question(), time.perf_counter()
+    answer = answer_query(run.problem.objective, query)
+    elapsed = time.perf_counter() - begun
+    answer.extra.update(target_seconds=elapsed, seconds=elapsed)
+    return answer
+
+
+def _show(observer: Any, step: Step) -> Ending | None:
+    try:
+        found = observer.after_step(step.state, step)
+    except Exception as error:
+        error.add_note(f"It was raised in {type(observer).__name__}.after_step.")
+        raise
+    return None if found is None else as_ending(found)
+
+
+def _save_after_error(
+    run: Run | SafeguardedRun, saving: Saving | None, error: BaseException
+) -> None:
+    """Save the run; raise the error with the last good state, unless it passes as it is."""
+    saved = ""
+    if saving is not None:
+        saved = f" The run is saved in {os.fspath(saving.saver.path)!r}."
+        try:
+            saving.save()
+        except Exception as failure:
+            saved = f" It could not be saved ({type(failure).__name__}: {failure})."
+    cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
+    # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
+    first = error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError))
+    if isinstance(cause, Exception) and not first:
+        raise _oracle_error(run, cause, saved) from cause
+    if saved:
+        error.add_note(saved.strip())
+
+
+def _oracle_error(run: Run | SafeguardedRun, error: Exception, saved: str) -> OracleError:
+    return OracleError(
+        f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
+        f"What {count_words(run.steps, 'finished step')} led to is in this error's result.{saved}",
+        run.result_before_verdict(Status.INTERRUPTED),
+    )
 
 
 def _ask_objective(question: Callable[..., Answer], *arguments: Any) -> Answer:

@@ -16,7 +16,8 @@ called once before the first step, and may be a context manager, entered for the
 >>> result.steps, result.status.name
 (11, 'STOPPED_BY_CALLBACK')
 
-``minimize`` itself is made of those below: its tolerance, its limits, its file, its progress bar.
+``minimize`` itself is made of observers: its file and its progress bar are below, its tolerance and
+its limits in :mod:`proxyprox.minimization`.
 """
 
 from __future__ import annotations
@@ -34,10 +35,7 @@ from proxyprox.checkpoint import Checkpoint
 from proxyprox.oracle import Step
 from proxyprox.result import Budget, Status
 
-__all__ = [
-    "BudgetLimit", "Callback", "Ending", "Observer", "ProgressBar", "Saving", "StepLimit",
-    "Tolerance",
-]  # fmt: skip
+__all__ = ["Callback", "Ending", "Observer", "ProgressBar", "Saving"]
 
 
 class Ending(NamedTuple):
@@ -91,64 +89,6 @@ class Callback:
             return bool(self.function(step))
         except StopIteration:
             return True
-
-
-class Watcher:
-    """An observer that looks at the run before the first step as after every other."""
-
-    def begin(self, run: Any) -> Ending | None:
-        """Take the run, and look at it as it stands: a resumed one may have ended already."""
-        self.run = run
-        return self.look()
-
-    def after_step(self, state: Any, step: Step) -> Ending | None:
-        """Look again."""
-        return self.look()
-
-    def look(self) -> Ending | None:
-        """Say whether the run ends here."""
-        raise NotImplementedError
-
-
-class Tolerance(Watcher):
-    """Ends a run of exact gradients when they are small, or when nothing falls any more."""
-
-    def __init__(self, tol: float | None, atol: float, detail: str = "") -> None:
-        self.tol, self.atol, self.detail = tol, atol, detail
-
-    def look(self) -> Ending | None:
-        """Say whether the gradient is within the tolerance, or the run has stalled."""
-        if self.run.converged(self.tol, self.atol):
-            return Ending(Status.CONVERGED, self.detail)
-        return Ending(Status.STALLED, self.detail) if self.run.stalled else None
-
-
-class StepLimit(Watcher):
-    """Ends a run after a number of steps."""
-
-    def __init__(self, steps: int, detail: str = "") -> None:
-        self.steps, self.detail = steps, detail
-
-    def look(self) -> Ending | None:
-        """Say whether all steps are taken."""
-        done = self.run.steps >= self.steps
-        return Ending(Status.STEPS_DONE, self.detail) if done else None
-
-
-class BudgetLimit(Watcher):
-    """Ends a run before the question that its budget does not pay for."""
-
-    def __init__(self, limits: Budget) -> None:
-        self.limits = limits
-
-    def look(self) -> Ending | None:
-        """Compare what was paid, and what the next answer costs, with the limits."""
-        # An answer that is known already is paid for.
-        if self.run.held:
-            return None
-        price = self.run.price(self.run.open_question())
-        spent = self.limits.exceeded(self.run.ledger, price)
-        return None if spent is None else Ending(Status.BUDGET_SPENT, f"Limit: {spent}.")
 
 
 class Saving:

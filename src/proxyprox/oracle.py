@@ -6,7 +6,7 @@ import contextlib
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -27,8 +27,8 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import Words, has, message, nonnegative, require_takes, scalar
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems import Zero
+from proxyprox.problems.problem import facts_of
 from proxyprox.result import Ledger, StepRecord
 from proxyprox.stopping import Criterion, Progress
 
@@ -52,8 +52,12 @@ class MeteredProxy:
     passed on.
     """
 
-    def __init__(self, proxy: Any, ledger: Ledger) -> None:
+    learns = False
+
+    def __init__(self, proxy: Any, ledger: Ledger, name: str = "") -> None:
         self.proxy, self.ledger = proxy, ledger
+        self._name = name
+        self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
@@ -87,11 +91,25 @@ class MeteredProxy:
         try:
             return function(*arguments)
         finally:
-            self.ledger.proxy_seconds += time.perf_counter() - begun
+            self._charge("proxy_seconds", time.perf_counter() - begun)
+
+    def _charge(self, what: str, amount: float) -> None:
+        """Enter an access: in the total, and under the proxy's name if it has one."""
+        ledger, name = self.ledger, self._name
+        setattr(ledger, what, getattr(ledger, what) + amount)
+        if name:
+            # A new dict: copies of the ledger do not change.
+            own = ledger.proxies.get(name, {})
+            ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
+
+    def _count(self, what: str) -> None:
+        self._charge(what, 1)
+        if self._cost is not None:
+            self._charge("proxy_cost", nonnegative("proxy.cost(batch)", self._cost(None)))
 
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        self.ledger.proxy_values += 1
+        self._count("proxy_values")
         number = scalar("the proxy's value", self._timed(self.proxy.value, copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
@@ -100,21 +118,27 @@ class MeteredProxy:
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
-            self.ledger.proxy_sampled_gradients += 1
+            self._count("proxy_sampled_gradients")
             answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
             return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
         known = self.remembered
-        for pair in known:
+        for pair in reversed(known):
             if same_point(pair[0], w):
                 if pair is not known[-1]:
                     # The centre outlives the trial points of several solves around it.
                     self.remembered = (*(other for other in known if other is not pair), pair)
                 return copy_array(pair[1])
-        self.ledger.proxy_gradients += 1
+        self._count("proxy_gradients")
         answer = self._timed(self.proxy.gradient, copy_array(w))
         gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
         self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
         return copy_array(self._note_fault(w, gradient))
+
+    def outputs(self, points: list[Vector]) -> list[Any]:
+        """Return the outputs of the proxy's model at some points."""
+        self.ledger.proxy_values += len(points)
+        answers: list[Any] = self._timed(self.proxy.outputs, [*map(copy_array, points)])
+        return answers
 
     def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
         if not all_finite(answer):
@@ -122,13 +146,13 @@ class MeteredProxy:
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        self.ledger.proxy_hvps += 1
+        self._count("proxy_hvps")
         answer = self._timed(self.proxy.hvp, copy_array(w), copy_array(v))
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
     def _checked_hessian(self, function: Any, w: Vector, *share: float) -> Matrix:
-        self.ledger.proxy_hessians += 1
+        self._count("proxy_hessians")
         hessian = self._timed(function, copy_array(w), *share)
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
@@ -140,7 +164,7 @@ class MeteredProxy:
         return hessian
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
-        self.ledger.proxy_solves += 1
+        self._count("proxy_solves")
         answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
         return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
 
@@ -148,6 +172,7 @@ class MeteredProxy:
 class FreeProxy(Zero):
     """The zero proxy as a run asks it: nothing to count, to check or to remember."""
 
+    learns = False
     sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
@@ -174,27 +199,6 @@ def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     return gradient.detach() if getattr(gradient, "requires_grad", False) else gradient
 
 
-def value_for_report(
-    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
-) -> float | None:
-    """Return the loss at a point for a report; None where it has none, or its use is accounted.
-
-    What goes wrong is added to ``faults``, and the call to the ledger.
-    """
-    if not reports_values(problem.objective):
-        return None
-    if ledger is not None:
-        ledger.value_calls += 1
-    try:
-        with np.errstate(all="ignore"):
-            return float(problem.value(w))
-    except Exception as error:
-        # A run that is finished and paid for is not lost to a function that only reports on it.
-        if faults is not None:
-            faults.append(f"{type(error).__name__}: {error}")
-        return None
-
-
 @dataclass(frozen=True)
 class Query:
     """What a run wants to know: the gradient of one batch at one or more points.
@@ -211,12 +215,13 @@ class Query:
     halves: tuple[Any, Any] | None = None
     exact: bool = False
     value: bool = False
+    outputs: bool = False
 
     def copied(self) -> Query:
         """Return the query for user code, which may write into it."""
         points = tuple(copy_array(point) for point in self.points)
         batch, halves = self.batch_for_user(self.batch), copy_tree(self.halves)
-        return Query(batch, points, halves, self.exact, self.value)
+        return changed(self, batch=batch, points=points, halves=halves)
 
     @property
     def purchase(self) -> Purchase:
@@ -234,6 +239,20 @@ class Solved(NamedTuple):
     phi: Subproblem
     progress: Progress
     stop: Criterion
+
+
+def step_record(
+    k: int, eta: float, solved: Any, ledger: Ledger, value: float | None, gradient: float
+) -> StepRecord:
+    """Return the numbers of step k: how well its subproblem was solved, and what it had cost."""
+    numbers: tuple[Any, ...] = eta, 0.0, math.nan, None, 0, 0.0
+    if solved is not None:
+        phi, progress, stop = solved
+        bound, held = stop.threshold(progress), stop.holds(progress)
+        threshold = math.nan if bound is None else bound
+        numbers = phi.eta, progress.residual, threshold, held, progress.steps, progress.displacement
+    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+    return StepRecord._make((k, *numbers, *paid, math.nan if value is None else value, gradient))
 
 
 class Step:
@@ -307,6 +326,9 @@ class Told(NamedTuple):
 
 def answer_query(objective: Any, query: Query) -> Told:
     """Return the objective's answers: the gradients, those of two halves, and the value."""
+    if query.outputs:
+        answers = objective.outputs([copy_array(point) for point in query.points])
+        return Told(tuple(answers), None, None, {})
     before = getattr(objective, "evaluations", None)
     extra: dict[str, float] = {}
     value, halves = None, None
@@ -388,9 +410,19 @@ def check_answers(
 
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
-    """Return the target's gradients at the points of a query, or refuse what is none."""
+    """Return the target's gradients, or outputs, at the points of a query; refuse what is none."""
+    if query.outputs:
+        return tuple([_as_outputs(answer) for answer in gradients])
     whose = "the target's gradient"
     return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
+
+
+def _as_outputs(answer: Any) -> Vector:
+    outputs = np.array(answer, dtype=np.float64)
+    if outputs.ndim != 1:
+        got = Words(f"an array of shape {outputs.shape}")
+        raise ValueError(message("the target's outputs", got, "a vector for each point"))
+    return outputs
 
 
 def _from_observations(objective: Any, query: Query, w: Vector, observations: Any) -> Any:
@@ -473,7 +505,7 @@ def _length(x: Any) -> int:
 
 
 class Purchase(NamedTuple):
-    """Gradients to pay for: of a batch at so many points, with so many batches of new samples."""
+    """Gradients to pay for: of a batch at some points, with a number of batches of new samples."""
 
     batch: Any
     points: int
@@ -508,19 +540,17 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
     return paid
 
 
+def charge(ledger: Ledger, paid: Mapping[str, float]) -> None:
+    """Enter what was paid, all of it or nothing if an interrupt comes."""
+    vars(ledger).update({name: getattr(ledger, name) + paid[name] for name in paid})
+
+
 def known_curvature(objective: Any, w: Vector) -> Matrix | None:
     """Return the approximate Hessian at a point that came with its gradient, where one did."""
     if not has(objective, "curvature"):
         return None
     matrix = objective.curvature(copy_array(w))
     return matrix if matrix is not None and all_finite(matrix) else None
-
-
-def describe_gradients(problem: Problem) -> str:
-    """Return where the gradients come from that are not the user's own."""
-    parts = {"target": problem.objective, "proxy": problem.proxy}
-    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
-    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
 
 
 def target_state(objective: Any) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class L1:
     Parameters
     ----------
     alpha : float or array of shape (d,)
-        Strength ≥ 0; an array sets it for each coordinate, zero where nothing is penalised
+        Strength ≥ 0; an array sets it for each coordinate, zero for those that are not penalised
         (an intercept, say).
 
     Examples
@@ -136,7 +136,7 @@ class Box:
     Parameters
     ----------
     lower, upper : float or array of shape (d,), optional
-        Bounds, of each coordinate if an array; None (or an infinity) where there is none.
+        Bounds, of each coordinate if an array; None (or an infinity) if there is none.
 
     Examples
     --------
@@ -175,7 +175,7 @@ class Box:
 
     @property
     def size(self) -> int | None:
-        """Number of coordinates; None where both bounds are numbers."""
+        """Number of coordinates; None if both bounds are numbers."""
         return next((len(b) for b in (self.lower, self.upper) if np.ndim(b)), None)
 
     def value(self, w: Vector) -> float:

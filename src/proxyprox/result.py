@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import positive, whole
+from proxyprox._util.validation import count_words, instance, positive, whole
 
 __all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
 
@@ -43,6 +43,10 @@ class Ledger:
         Accesses to the proxy, by kind; gradients are full passes.
     proxy_seconds : float
         Time spent inside the proxy's functions.
+    proxy_cost : float
+        Their prices, where proxies name one (``cost``).
+    proxies : mapping
+        The same counts for each of several proxies, by name, and for each level of a ladder.
     seconds : float
         Time of the whole run.
     """
@@ -62,15 +66,16 @@ class Ledger:
     proxy_hessians: int = 0
     proxy_solves: int = 0
     proxy_seconds: float = 0.0
+    proxy_cost: float = 0.0
+    proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 
-    def add(self, paid: Mapping[str, float]) -> None:
-        """Enter what was paid, all of it or nothing if an interrupt comes."""
-        vars(self).update({name: getattr(self, name) + paid[name] for name in paid})
-
     def as_dict(self) -> dict[str, float]:
-        """Return the counts as a plain dictionary."""
-        return asdict(self)
+        """Return the counts as a plain dictionary; those of a named proxy as "name.count"."""
+        counts = {name: count for name, count in asdict(self).items() if name != "proxies"}
+        for name, own in self.proxies.items():
+            counts |= {f"{name}.{what}": count for what, count in own.items()}
+        return counts
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,12 @@ class Budget:
     What a step will cost the target is known before it is taken, so those limits are never
     exceeded. Proxy work, time and calls of a function whose gradients are found by differences
     (``target_calls``) are not: the run ends after the step that reaches the limit.
+
+    Parameters
+    ----------
+    proxies : mapping, optional
+        Limits on what single proxies, or levels of a ladder, are asked: the names are those of
+        ``Ledger.as_dict()``, such as ``{"coarse.proxy_gradients": 500}``.
 
     Examples
     --------
@@ -94,10 +105,14 @@ class Budget:
     cost: float | None = None
     epsilon: float | None = None
     seconds: float | None = None
+    proxies: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         """Check that there is a limit, and that each is positive."""
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        allowed = 'limits by name, such as {"coarse.proxy_gradients": 500}'
+        instance("Budget.proxies", limits.get("proxies", {}), Mapping, allowed)
+        limits |= limits.pop("proxies", {})
         if not limits:
             raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")
         for name, limit in limits.items():
@@ -113,8 +128,9 @@ class Budget:
         ahead : dict
             What the next step will use for certain, by field name.
         """
-        for name, limit in vars(self).items():
-            used, coming = getattr(ledger, name), ahead.get(name, 0.0)
+        counts = ledger.as_dict()
+        for name, limit in {**vars(self), **(self.proxies or {}), "proxies": None}.items():
+            used, coming = counts.get(name, 0), ahead.get(name, 0.0)
             # Of what is not known ahead (time, proxy work), reaching the limit is enough.
             if limit is not None and (used + coming > limit or (coming == 0 and used >= limit)):
                 return name
@@ -133,7 +149,7 @@ class StepRecord(NamedTuple):
     """One outer step.
 
     ``held`` tells whether the inexactness rule held at the returned point: ``residual ≤
-    threshold`` (and what else the rule asks). It is None, and the threshold NaN, where there was no
+    threshold`` (and what else the rule asks). It is None, and the threshold NaN, if there was no
     such rule: a fixed number of inner steps bounds nothing, and some steps solve no subproblem.
     ``value`` is the target's at the point asked about, without the penalty; NaN if it was not told.
     ``gradient`` is the norm of the target's gradient there (of the batch's, if it is sampled).
@@ -153,14 +169,14 @@ class StepRecord(NamedTuple):
     gradient: float = math.nan
 
 
+@dataclass(eq=False, repr=False)
 class Trace:
     """The outer steps of a run, in order; ``trace["residual"]`` is a column as an array.
 
     ``trace[-1]`` is the record of the last step. ``trace["held"]`` is masked if there was no rule.
     """
 
-    def __init__(self, rows: list[StepRecord] | None = None) -> None:
-        self.rows = rows or []
+    rows: list[StepRecord] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -191,13 +207,24 @@ class Trace:
 
 
 class Status(Enum):
-    """How a run ended; the value is the sentence a user reads."""
+    """How a run ended; the value is the sentence a user reads.
+
+    ``success`` tells whether it ended as asked.
+    """
+
+    success: bool
+
+    def __new__(cls, sentence: str, success: bool = False) -> Status:
+        """Return a member whose value is the sentence."""
+        member = object.__new__(cls)
+        member._value_, member.success = sentence, success
+        return member
 
     RUNNING = "The run has not ended."
-    STEPS_DONE = "All the requested outer steps were taken."
-    BUDGET_SPENT = "The budget is spent: the next step would exceed it."
-    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop."
-    CONVERGED = "The gradient is below the tolerance, or at the level of rounding."
+    STEPS_DONE = "All the requested outer steps were taken.", True
+    BUDGET_SPENT = "The budget is spent: the next step would exceed it.", True
+    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop.", True
+    CONVERGED = "The gradient is below the tolerance, or at the level of rounding.", True
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "
         "rounding or noise is reached, or its gradient does not fit its values."
@@ -221,12 +248,6 @@ class Status(Enum):
         "an inner solver that may take more steps, or a looser rule should help."
     )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
-
-    @property
-    def success(self) -> bool:
-        """Whether the run ended as asked."""
-        good = (Status.STEPS_DONE, Status.BUDGET_SPENT, Status.STOPPED_BY_CALLBACK)
-        return self in (*good, Status.CONVERGED)
 
 
 # Largest over smallest number of a figure from which on its axis is logarithmic.
@@ -288,6 +309,8 @@ class Result:
     biased : bool
         Whether the target says that its gradients are not unbiased, as with a simulator's Jacobians
         on real trajectories: the theory then does not hold.
+    details : object or None
+        What else the method has to say: an :class:`~proxyprox.problems.Uncertainty` of a fit.
     """
 
     w: Vector
@@ -309,6 +332,7 @@ class Result:
     biased: bool = False
     fun: float = math.nan
     jac: Vector | None = None
+    details: Any = None
 
     @property
     def success(self) -> bool:
@@ -431,12 +455,8 @@ class Result:
             + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),
             "inner solver": self.inner,
             "inner rule": self.stop,
+            "parameters": "" if self.details is None else str(self.details),
             "held out": f"\n{'':16}".join(checks),
         }
         lines = (f"  {name:12}  {text}" for name, text in rows.items() if text)
         return "\n".join([self.message, *lines])
-
-
-def count_words(count: int, name: str, plural: str = "") -> str:
-    """Return a count with its noun, in the singular or the plural (by default with an s)."""
-    return f"{count:,} {name if count == 1 else plural or name + 's'}"

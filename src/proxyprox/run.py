@@ -27,6 +27,7 @@ import proxyprox.oracle as oracle
 from proxyprox import checkpoint
 from proxyprox._util import trees
 from proxyprox._util.arrays import (
+    Growing,
     Vector,
     all_finite,
     changed,
@@ -36,20 +37,19 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.codec import describe, differences, library, settings_of
-from proxyprox._util.names import explain_names
-from proxyprox._util.trees import Growing, Randomness, require_form
-from proxyprox._util.validation import file_path, generator, has, message
-from proxyprox.advice import defaults
-from proxyprox.advice.outcome import POLICY, below, fell, finding, judge_by_gradients, rounds_off
+from proxyprox._util.trees import require_form
+from proxyprox._util.validation import explain_names, file_path, generator, has, message
+from proxyprox.advice import defaults, outcome
+from proxyprox.advice.outcome import Faults, GradientPath
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.learning import LearntProxy, learn
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
-from proxyprox.path import Faults, GradientPath, path_after, step_record
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
-from proxyprox.problems.problem import require_problem, starting_point
-from proxyprox.problems.protocols import facts_of, halves_of
+from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
+from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
 from proxyprox.stopping import Convex, Criterion, Residual, SDane
@@ -101,6 +101,8 @@ class RunState:
         Whether it is asked to choose where the run begins.
     answer : Told or None
         The target's answer to it, paid for, if the step that it leads to was not taken yet.
+    learning : object
+        What a proxy with numbers that are fitted has learnt; None for any other.
     """
 
     method: Any
@@ -117,14 +119,35 @@ class RunState:
     own_points: int = 0
     starts: bool = False
     answer: Told | None = None
+    learning: Any = None
+
+
+class Randomness:
+    """A generator that is brought to the states of runs; it knows in which one it is."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+        self._at: Mapping[str, Any] | None = None
+
+    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
+        """Return the generator in a state."""
+        if self._at is not state:
+            self.generator.bit_generator.state = state
+        self._at = None  # until it is asked where it is: whoever has it may draw
+        return self.generator
+
+    def now(self) -> Mapping[str, Any]:
+        """Return the state that it is in."""
+        self._at = state = self.generator.bit_generator.state
+        return state
 
 
 @dataclass(frozen=True)
 class Parts:
     """What does not change in a run: the problem, the configuration, and tools to work with.
 
-    ``proxy`` and ``random`` have no state of their own between two calls: it is set from a
-    :class:`RunState` first.
+    ``facts`` is what the objective states of itself. ``proxy`` and ``random`` have no state of
+    their own between two calls: it is set from a :class:`RunState` first.
     """
 
     problem: Problem
@@ -137,6 +160,7 @@ class Parts:
     penalty: Any
     start: Vector
     step_size: StepSize
+    facts: Facts
 
 
 def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
@@ -164,9 +188,10 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
         rng = parts.random.now()
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
-    halves = copy_tree(halves_of(objective, drawn)) if parts.step_size.measures else None
+    halves = halves_of(parts.facts, drawn) if parts.step_size.measures else None
     # Copied: the method may write into what it has returned.
-    question = Query(drawn, tuple(map(copy_array, points)), halves, exact, request.value)
+    points = tuple(map(copy_array, points))
+    question = Query(drawn, points, halves, exact, request.value, request.outputs)
     own, starts = len(request.points), request.start
     return changed(state, rng=rng, question=question, own_points=own, starts=starts, answer=None)
 
@@ -181,13 +206,17 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
     # At the start there is nothing to turn back to.
     at_start = state.path.start is None and not state.starts
     at_start = at_start and same_point(query.points[0], parts.start)
-    finite = all(map(all_finite, answers.gradients))
+    finite = all(map(all_finite, answers.gradients)) or bool(answers.outputs)
     if not finite and (at_start or not method.backtracks):
         text = "the target's gradient is NaN or infinite"
         raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
     solver = _Solver(parts, state)
     before, learnt, k = copy_tree(state.method), state.step_size, state.method.k
-    own = answers
+    own, learning, memory = answers, state.learning, solver.memory
+    if parts.proxy.learns:
+        learning, before, learnt = learn(parts, state, answers, before, outcome.POLICY.row)
+        if learning.numbers != state.learning.numbers:
+            memory.clear()
     if rule.measures:
         learnt = rule.observe(copy_tree(learnt), _observation(parts, query, answers, k))
     if len(answers.gradients) > state.own_points:
@@ -207,11 +236,11 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         if solver.unsolved or not _rule_held(solved):
             faults = faults.add(k, fault, state.method.w)
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
-    path = path_after(parts, state, answers, after, finite, POLICY)
+    path = outcome.path_after(parts, state, answers, after, finite)
     return changed(
         state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
         anchors=anchors, path=path, faults=faults, average=average, share=share,
-        question=None, own_points=0, starts=False, answer=None,
+        question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
 
 
@@ -364,10 +393,12 @@ class Run:
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
         metered = oracle.metered(proxy, self.ledger)
+        if facts_of(proxy).learns:
+            metered = LearntProxy(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
-            oracle.copying(problem.penalty), start, rule,
+            oracle.copying(problem.penalty), start, rule, facts_of(problem.objective),
         )  # fmt: skip
         begun = time.perf_counter()
         given = problem if isinstance(proxy, Zero) else problem.with_proxy(metered)
@@ -382,7 +413,7 @@ class Run:
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
         self.state = RunState(
             copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
-            anchors=metered.remembered,
+            anchors=metered.remembered, learning=metered.first if metered.learns else None,
         )  # fmt: skip
         if first and not method.ask(copy_tree(begin)).everything:
             self.open(*first)
@@ -464,7 +495,7 @@ class Run:
         """
         query = self.open_question()
         answer = answer._replace(gradients=oracle.check_gradients(query, answer.gradients))
-        self.ledger.add({**self.price(query), **answer.extra})
+        oracle.charge(self.ledger, {**self.price(query), **answer.extra})
         self.state = changed(self.state, answer=answer)
 
     @property
@@ -489,7 +520,8 @@ class Run:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
-        return oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        price = oracle.price(self.problem.objective, self.ledger, [query.purchase])
+        return price | ({"target_calls": len(query.points)} if query.outputs else {})
 
     def tell(
         self, gradients: Vector | Sequence[Vector] | None = None, *, observations: Any = None,
@@ -543,10 +575,14 @@ class Run:
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
         value = oracle.check_value(value, finite=not parts.method.backtracks)
         if known is None:
-            self.ledger.add(self.price(query))
+            oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
         curvature = oracle.known_curvature(objective, query.points[0])
-        answers = Answers(given, query.batch, level, gaps, value, curvature)
+        outputs: tuple[Any, ...] = ()
+        if query.outputs:
+            outputs, value = given, objective.loss_of(given[0])
+            given = tuple(math.nan * w for w in query.points)
+        answers = Answers(given, query.batch, level, gaps, value, curvature, outputs)
         try:
             # Overflow is looked for where it matters; NumPy's warnings would only repeat it.
             with np.errstate(over="ignore", invalid="ignore"):
@@ -559,7 +595,7 @@ class Run:
         self.ledger.seconds += time.perf_counter() - begun
         k = state.method.k - 1
         eta = solved.phi.eta if solved else parts.step_size.eta(state.step_size, k)
-        record = step_record(k, eta, solved, self.ledger, value, size)
+        record = oracle.step_record(k, eta, solved, self.ledger, value, size)
         self.state = state = changed(state, trace=state.trace.append(record))
         ledger, answer = changed(self.ledger), partial(answer_of, parts, state)
         return Step(record, state, given, solved, ledger, answer)
@@ -601,42 +637,27 @@ class Run:
         path, method, default = self.state.path, self.state.method, tol is None
         if tol is None:
             tol = defaults.default_tolerance(self.problem.objective, self.start)[0]
-        ahead = self._known_ahead
+        if self.method.asks_outputs:
+            return self.method.ends(copy_tree(method), tol, atol) is Status.CONVERGED
+        ahead = outcome.known_ahead(self.parts, self.state)
         if ahead < math.inf and ahead <= path.limit(tol, atol, self.parts.penalty):
             return True
-        if self._settled:
+        if outcome.settled(self.parts, self.state):
             return True
         if self.method.backtracks and not same_point(path.point, method.w):
             # A point that the method turned back from, however flat, is no minimum.
             return False
-        small = below(path, tol, atol, self.parts.penalty) or (default and self.left <= 1)
+        small = outcome.below(path, tol, atol, self.parts.penalty)
+        if default:
+            # In unlike units a small gradient is no small gap: the model's word counts.
+            small = self.left <= 1 or (small and not self.left > defaults.POLICY.far)
         return small and not self.method.ask(copy_tree(method)).start
 
     @property
     def left(self) -> float:
-        """What is left to gain by the method's model, in units of what is close enough."""
+        """What is left to gain by the method's model, in units of what is close enough, or NaN."""
         gaps = self.method.gaps(self.state.method)
         return defaults.share_left(self.problem.objective, self.start, gaps)
-
-    @property
-    def _known_ahead(self) -> float:
-        """The target's gradient at the newest iterate, as a norm, if no question is needed.
-
-        If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
-        gradients. Infinite if that is not known.
-        """
-        state = self.state
-        if not len(state.trace) or state.average is not None or not state.path.exact:
-            return math.inf
-        newest: StepRecord = state.trace[-1]
-        same = newest.eta == math.inf and self.method.models_target(self.problem)
-        return newest.residual if same else math.inf
-
-    @property
-    def _settled(self) -> bool:
-        """Whether nothing but rounding is left to gain, where the run has stalled or began."""
-        promise = self.method.promise(copy_tree(self.state.method))
-        return rounds_off(self.state.path, promise, stalled=self.stalled)
 
     @property
     def stalled(self) -> bool:
@@ -644,25 +665,12 @@ class Run:
 
         A line search that goes on has not failed yet, however many trials it takes.
         """
-        return self.state.path.idle >= POLICY.idle and not self._searching
-
-    @property
-    def _searching(self) -> bool:
-        """Whether the last trial was rejected, and the next one is much nearer to the iterate."""
-        w, last = self.state.method.w, self.state.path.point
-        if not self.method.backtracks or last is None:
-            return False
-        return 0 < norm(self.points[0] - w) <= norm(last - w) / 2
+        return outcome.stalled(self.parts, self.state)
 
     @property
     def path(self) -> GradientPath:
         """The target's answers along the way."""
         return self.state.path
-
-    @property
-    def faults(self) -> Faults:
-        """The steps that the proxy blocked."""
-        return self.state.faults
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
@@ -674,20 +682,24 @@ class Run:
         detail : str
             What else the message is to say.
         """
-        return judge_by_gradients(self.result_before_verdict(status, detail))
+        return outcome.judge_by_gradients(self.result_before_verdict(status, detail))
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the answer so far, the evidence of the gradients in its ``doubt`` only."""
         state, path, steps, trace = self.state, self.state.path, self.steps, self.trace
-        if status.success and steps and state.faults.stuck(steps, POLICY.row):
+        if status.success and steps and state.faults.stuck(steps, outcome.POLICY.row):
             detail = f"{state.faults.summary(steps)} {status.value} {detail}".rstrip()
             status = Status.PROXY_NOT_FINITE
         # SGD without a penalty has no subproblems to speak of.
         solves = self.method.uses_proxy or self.problem.penalty is not None
         solves = solves and self.method.defaults() is not None
         w, last = self.w, state.method.w
-        if status is Status.CONVERGED and path.point is not None and not self._settled:
-            if self._known_ahead <= path.size(self.parts.penalty):
+        if (
+            status is Status.CONVERGED
+            and path.point is not None
+            and not outcome.settled(self.parts, state)
+        ):
+            if outcome.known_ahead(self.parts, state) <= path.size(self.parts.penalty):
                 detail = f"{detail} {KNOWN_AHEAD}".lstrip()
             else:
                 # What is known to be good; the step from there has not been judged.
@@ -695,23 +707,27 @@ class Run:
         known = path.known_values(self.problem, self.parts.start, w)[1]
         at_answer = same_point(path.point, w)
         notes = [*self._notes, self.method.note(copy_tree(state.method))]
+        if state.learning is not None:
+            notes.append(self.parts.proxy.proxy.words(state.learning))
         blind = path.exact and math.isnan(path.value)
         blind = blind and not oracle.reports_values(self.problem.objective)
         if self.given and blind and steps and not same_point(w, self.parts.start):
             notes.insert(0, BLIND)
         parts = (status.value, detail, *notes)
+        moved = np.array([row.displacement for row in state.trace])
         # Copies throughout: a result does not change when its run goes on, nor the other way.
         return Result(
             w=copy_array(w), last=copy_array(last), status=status, steps=steps, trace=trace,
             message=" ".join(str(part) for part in parts if part), ledger=copy.copy(self.ledger),
-            gradients=oracle.describe_gradients(self.problem),
+            gradients=outcome.describe_gradients(self.problem),
             method=f"{self.method!r}{self._why['method']}",
             inner=f"{self.inner!r}{self._why['inner']}" if solves else "",
             stop=f"{self.stop!r}{self._why['stop']}" if solves else "",
-            doubt=finding(path, w, last, trace["displacement"]), fell=fell(path),
+            doubt=outcome.finding(path, w, last, moved), fell=outcome.fell(path),
             first_gradient=path.first_norm, fun=math.nan if known is None else known,
             jac=copy_array(path.gradient) if at_answer and path.exact else None,
-            biased=facts_of(self.problem.objective).biased,
+            biased=self.parts.facts.biased,
+            details=self.method.details(copy_tree(state.method)),
         )  # fmt: skip
 
     # -- saving -----------------------------------------------------------------------------
@@ -801,11 +817,11 @@ class Run:
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
-            if any(paid < 0 for paid in vars(ledger).values()):
+            if any(paid < 0 for paid in trees.walk(vars(ledger)) if not isinstance(paid, dict)):
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
-            keeps = facts_of(self.problem.objective).memory is not None
+            keeps = self.parts.facts.memory is not None
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
@@ -820,7 +836,7 @@ class Run:
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
         if target:
-            facts_of(self.problem.objective).memory.load_state_dict(copy_tree(target))
+            self.parts.facts.memory.load_state_dict(copy_tree(target))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the run to a file, whole or not at all.
@@ -905,6 +921,8 @@ class Run:
                 continue  # a rule that begins with nothing may have learnt anything
             if was not in (now, *getattr(getattr(self, name), "states", ())):
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
+        if type(state.learning) is not type(self.state.learning):
+            raise ValueError("state.learning is not that of this proxy")
         k, query, blocked = state.method.k, state.question, state.faults.blocked
         require_form("k", k, int, None)
         require_form("w", state.method.w, Vector, self.parts.start)
@@ -939,10 +957,10 @@ class Run:
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(
                     self.problem, parts.start, self._seed,
-                    lambda: oracle.value_for_report(self.problem, parts.start, ledger=self.ledger),
+                    lambda: outcome.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
-            self.ledger.add(calls)
+            oracle.charge(self.ledger, calls)
             if needed and self._identity["slope"] is not None:
                 # The first step is to meet a gradient that is not finite itself.
                 self.state = replace(self.state, anchors=asked_of.remembered)

@@ -38,7 +38,7 @@ from proxyprox.methods import Method
 from proxyprox.oracle import answer_query
 from proxyprox.penalties import L1
 from proxyprox.problems import Problem, Quadratic, logistic_regression
-from proxyprox.problems.protocols import facts_of, halves_of
+from proxyprox.problems.problem import facts_of, halves_of
 from proxyprox.run import Run
 from proxyprox.stopping import Relative, Residual, Steps
 
@@ -140,7 +140,7 @@ def _naming(name: str) -> Iterator[None]:
 
 
 def _steps_of(run: Run, count: int) -> Iterator[Any]:
-    """Answer so many questions of a run from its objective."""
+    """Answer questions of a run from its objective."""
     for _ in range(count):
         told = answer_query(run.problem.objective, run.ask())
         yield run.tell(told.gradients, halves=told.halves, value=told.value)
@@ -350,7 +350,7 @@ def check_objective(
         return lambda point: objective.gradient(point, copy_tree(batch))
 
     gradient = _check_gradient(name, gradient_of(batch), w, repeatable)
-    halves = copy_tree(halves_of(objective, batch))
+    halves = copy_tree(halves_of(facts_of(objective), batch))
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
         right = norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from accelerated_sliding import AcceleratedSliding
 from fedred import FedRed
 from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
 from proxyprox.stopping import AllOf, AnyOf
@@ -67,12 +68,7 @@ METHODS = {
     "SPAM": Case(SPAM(8.0)),
     "FedRed": Case(FedRed(eta=4.0, p=0.1)),
     "StabilizedDANE": Case(StabilizedDANE(0.25, mu=MU), steps=20),
-    "AcceleratedSliding": Case(
-        pp.methods.AcceleratedSliding(delta=DELTA, mu=MU), steps=36, accuracy=1e-5
-    ),
-    "AcceleratedSliding auto": Case(
-        pp.methods.AcceleratedSliding(mu=MU, eta="auto"), steps=36, accuracy=1e-5
-    ),
+    "AcceleratedSliding": Case(AcceleratedSliding(DELTA, MU), steps=36, accuracy=1e-5),
 }
 """Every outer method; each correction with the method that carries it."""
 

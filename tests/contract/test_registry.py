@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 
+import accelerated_sliding
 import fedred
 import own_methods
 import spam
@@ -61,7 +62,7 @@ def test_the_covering_design_covers(combinations):
 
 
 def own_classes():
-    files = (own_methods, spam, fedred, stabilized_dane)
+    files = (own_methods, spam, fedred, stabilized_dane, accelerated_sliding)
     return {item for file in files for item in vars(file).values() if isinstance(item, type)}
 
 

@@ -62,53 +62,6 @@ def test_rehearsed_steps_come_true():
     assert mean == pytest.approx(found.excess, rel=0.5)
 
 
-def test_what_makes_a_run_longer():
-    calm = rehearse(model(0.0), [A], 1e-3).steps
-    # A hostile proxy leaves small step sizes.
-    assert rehearse(model(0.0), None, 1e-3).steps < rehearse(model(0.0), [-A], 1e-3).steps < 1e7
-    # Smaller batches.
-    noisy = model(0.3)
-    steps = [rehearse(model(noise), [P], 1e-3).steps for noise in (0.6, 0.3, 0.15)]
-    assert steps[0] > steps[1] > steps[2]
-    # A batch's own curvature rules long steps out.
-    wild = model(0.0, growth=1.0)
-    assert np.all(np.isinf(ErrorCurve.of(wild).excess(1.9)))
-    assert calm < rehearse(wild, [A], 1e-3).steps < math.inf
-    # A bent loss gains less by averaging.
-    assert rehearse(model(0.3, bend=0.5), [A], 1e-2).steps > rehearse(noisy, [A], 1e-2).steps
-    # Of several proxy Hessians the worst counts.
-    close, steep = [0.9 * A], [300 * A]
-    alone = [rehearse(model(0.1), each, 1e-3).steps for each in (close, steep)]
-    assert rehearse(model(0.1), close + steep, 1e-3).steps >= max(alone) > alone[0]
-    few, many = (rehearse(model(0.1), [P], 1.0, steps=k) for k in (3, 300))
-    assert many.excess < few.excess
-    assert few.steps == 3
-    nothing = QuadraticModel(np.zeros((2, 2)), np.zeros(2), np.zeros(2), np.zeros((2, 2)))
-    assert rehearse(nothing, None, 1e-3).steps == rehearse(nothing, [np.eye(2)], 1e-3).steps == 1
-
-
-def test_noise_that_grows_with_the_distance_is_rehearsed():
-    """Batches of 16 Gaussian rows in 8 dimensions: κ = 1/16, against simulated regressions."""
-    d, rows, runs = 8, 16, 2000
-    scales = np.geomspace(1, 0.1, d)
-    H, start = np.diag(scales**2), np.ones(d)
-    quadratic = QuadraticModel(H, H @ start, np.zeros(d), np.zeros((2, d)), growth=1 / rows)
-    curve = ErrorCurve.of(quadratic, H + np.eye(d) / 1e4)
-    last, mean = curve.excess(0.6)[:, [int(np.flatnonzero(k == STEPS)[0]) for k in (5, 12)]]
-    rng = np.random.default_rng(4)
-    error, average, seen = np.tile(start, (runs, 1)), np.zeros((runs, d)), {}
-    for k in range(1, 13):
-        X = rng.standard_normal((runs, rows, d)) * scales
-        gradient = np.einsum("rni,rn->ri", X, np.einsum("rni,ri->rn", X, error)) / rows
-        error = error - 0.6 * gradient / np.diag(H)
-        average += (error - average) / k
-        seen[k] = tuple(float(np.mean(np.sum(e @ H * e, axis=1))) / 2 for e in (error, average))
-    # Left out of the model: the part of the noise that points along the error itself.
-    for j, k in enumerate((5, 12)):
-        assert 0.3 < last[j] / seen[k][0] < 1.5
-        assert mean[j] == pytest.approx(seen[k][1], rel=0.3)
-
-
 def positive_matrix(rng, size=8):
     root = rng.standard_normal((size, size))
     return root @ root.T / size

@@ -13,7 +13,6 @@ import proxyprox as pp
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import Rehearsal, Verdict, decide
-from proxyprox.problems import ScaledProxy
 
 USE, SCALED, REFUSED = Verdict.USE, Verdict.USE_SCALED, Verdict.DO_NOT_USE
 
@@ -134,21 +133,6 @@ def test_rows_in_other_units_are_refused_and_the_units_named(name):
     assert "further from the target's than no curvature" in found.reasons[0]
 
 
-def test_good_rows_are_rehearsed_at_the_end_alone_and_random_ones_refused():
-    found = audit_of(lambda X: X)
-    assert found.verdict is USE
-    assert len(found.proxy_matrices) == 1
-    assert not any("other units" in reason for reason in found.reasons)
-    draw = np.random.default_rng(0)
-    assert audit_of(lambda X: draw.uniform(0, 100, X.shape)).verdict is REFUSED
-    X, y = class_rows()
-    target = pp.logistic_regression(X[:600], y[:600], l2=1e-3, batch_size=256)
-    large = ScaledProxy(target.label_free(), 1e3)
-    found = audit(pp.Problem(target, large), epsilon=1e-3, rng=0)
-    assert found.verdict is SCALED
-    assert len(found.proxy_matrices) == 1
-
-
 def test_lanczos_sees_the_start_from_the_end():
     rng = np.random.default_rng(3)
     X = rng.standard_normal((500, 60))
@@ -217,15 +201,6 @@ def test_a_loss_with_kinks_is_walked_down_and_the_audit_unsure(batch):
     assert planned.rough
     assert any("has its doubts" in note for note in planned.notes)
     assert "rough: see the notes" in str(planned)
-
-
-def test_a_proxy_that_curves_downwards_everywhere_is_refused_without_doubt():
-    found = hinge_audit(32, sign=-1.0, budget=130)
-    assert found.ledger.target_gradients <= 130
-    assert found.verdict is REFUSED
-    # What SGD needs is as doubtful as ever.
-    assert found.doubts
-    assert plan(found).rough
 
 
 @pytest.mark.parametrize("batch", [8, 256])

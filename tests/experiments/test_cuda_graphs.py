@@ -48,14 +48,6 @@ def test_crops_and_flips_are_of_the_mirrored_image():
     torch.testing.assert_close(x[1], pixels[3].permute(2, 0, 1).flip(2).float())
 
 
-def test_random_plans_stay_inside_and_vary():
-    data, _, _ = pictures()
-    plan = data.random_plan(torch.arange(24).repeat(20), torch.Generator().manual_seed(0))
-    assert plan[:, 1:3].min() == 0
-    assert plan[:, 1:3].max() == 4
-    assert set(plan[:, 3].tolist()) == {0, 1}
-
-
 def test_a_pass_covers_the_subset_once_and_positions_are_saved():
     data, _, _ = pictures()
     plans = Plans(data, torch.arange(4, 16), 4, augment=True, seed=1)
@@ -216,20 +208,6 @@ def test_full_passes_draw_batches_as_inner_steps_do():
     assert bias > 5 * error
 
 
-def test_gradients_are_laid_out_like_their_parameters():
-    """Or the fused updates would fall back to one launch a parameter."""
-    weight = nn.Parameter(torch.randn(4, 3, 2, 2).to(memory_format=torch.channels_last))
-    x = torch.randn(5, 48)
-    captured = CapturedGradient(
-        lambda x: (x @ weight.contiguous().reshape(48)).square().mean(), [weight], x
-    )
-    captured(x)
-    (found,) = captured.gradients
-    assert found.stride() == weight.stride()
-    (expected,) = torch.autograd.grad((x @ weight.contiguous().reshape(48)).square().mean(), weight)
-    torch.testing.assert_close(found, expected)
-
-
 def test_a_graphed_proxy_on_another_subset():
     data, _, _ = pictures()
     model = network()
@@ -244,25 +222,6 @@ def test_a_graphed_proxy_on_another_subset():
         proxy.on(torch.arange(4))
     with pytest.raises(ValueError, match="full_batch must be a divisor"):
         GraphedProxy(plans, loss, model.parameters(), full_batch=5)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_graphed_proxy_without_full_passes_may_have_any_size(device):
-    data, _, _ = pictures(device=device)
-    model = network(device)
-    loss, params = losses(data, model), list(model.parameters())
-    plans = Plans(data, torch.arange(10), 4, augment=False, seed=3)
-    proxy = GraphedProxy(plans, loss, params, model=model, full=False)
-    plan = proxy.sample()
-    value = proxy.partial(plan, params)
-    torch.testing.assert_close(value, proxy.loss(plan))
-    expected = torch.autograd.grad(loss(plan), params)
-    torch.testing.assert_close([p.grad for p in params], list(expected))
-    with pytest.raises(ValueError, match="full_batch must be a divisor"):
-        proxy.full(params)
-    other = GraphedProxy(plans.on(torch.arange(8)), loss, params, model=model, full=False)
-    exact = GraphedProxy(plans.on(torch.arange(8)), loss, params, model=model, full_batch=8)
-    assert float(other.full(params)) == pytest.approx(float(exact.full(params)), rel=0.5)
 
 
 def test_the_same_images_with_other_labels():

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import labels
+from experiments.compare import Job
 from experiments.labels import (
     ALONE,
     BASELINE,
@@ -19,7 +20,6 @@ from experiments.labels import (
     sentences,
 )
 from experiments.shared import application
-from proxyprox_app.study.compare import Job
 
 
 def test_draws_are_nested_and_disjoint():

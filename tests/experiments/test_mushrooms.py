@@ -2,30 +2,21 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sqlite3
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 import proxyprox as pp
 from experiments import mushrooms
+from experiments.compare import ERM, Job
 from experiments.shared import application
-from proxyprox_app.report.summary import ERM
-from proxyprox_app.study.compare import Job, run_candidate
 
 Invoke = Callable[..., Any]
-ROOT = Path(mushrooms.__file__).parents[1]
 
 
 @pytest.fixture
@@ -96,41 +87,12 @@ def test_same_seed_same_points() -> None:
         assert plain(mushrooms.run_job(TINY, here)) == plain(mushrooms.run_job(TINY, here))
 
 
-def test_seeds_differ() -> None:
-    ends = {
-        mushrooms.run_job(TINY, job(TINY, "SGD", seed=seed))[-1]["suboptimality"]
-        for seed in range(3)
-    }
-    assert len(ends) == 3
-
-
-def test_which_random_labels_the_proxy_has_does_not_matter() -> None:
-    target = mushrooms.target_loss(TINY)
-    ends = []
-    for seed in (1, 2, None):
-        rng = None if seed is None else np.random.default_rng(seed)
-        problem = pp.Problem(target.with_batch_size(64), target.label_free(rng=rng))
-        points, _ = run_candidate(
-            mushrooms.exact_methods()[0], 10.0, problem, optimum=0.0,
-            budget=pp.Budget(target_gradients=10), seed=0, at=[10],
-        )  # fmt: skip
-        ends.append(points[0]["suboptimality"])
-    assert ends == pytest.approx([ends[0]] * 3, rel=1e-7)
-
-
 def test_subsample_of_all_rows_is_the_target() -> None:
     config = replace(TINY, fractions=(1.0,))
     points = mushrooms.run_job(
         config, job(config, "ProxyProx, 100% of the rows", mushrooms.SUBSAMPLED, eta=1e8)
     )
     assert points[1]["suboptimality"] < 1e-9  # full gradients, δ = 0: one step
-
-
-def test_facts() -> None:
-    known = mushrooms.facts(TINY)
-    assert (known["rows"], known["columns"]) == (569, 30)
-    assert 0 < known["optimal loss"] < 0.1
-    assert known["l2"] == pytest.approx(1e-4 * known["smoothness H"], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -195,75 +157,6 @@ def test_absent_set_is_one_message(
     assert words in result.stderr
     assert "PROXYPROX_DATA" in result.stderr or "data set" in result.stderr
     assert result.stdout == ""
-
-
-def test_three_classes_are_refused(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
-    (data_folder / "three.svm").write_text("1 1:1\n2 1:2\n3 1:3\n")
-    result = invoke("--dataset", "three", "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    assert "two classes" in result.stderr
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals to a process group are POSIX")
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_interrupt_and_resume(
-    invoke: Invoke, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    arguments = [
-        "--dataset", "tiny", "--output", "out dir", "--workers", "2" if name == "SIGINT" else "1",
-        "--seeds", "1", "--budget", "15", "--tuning-budget", "10", "--inner-steps", "5",
-        "--batch-sizes", "16", "--fractions", "none",
-    ]  # fmt: skip
-    command = [sys.executable, "-m", "experiments.mushrooms", *arguments]
-    folder = tmp_path / "out dir"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        start_new_session=True,  # a terminal interrupts the whole group, workers included
-    ) as process:
-        try:
-            deadline = time.monotonic() + 600
-            while finished(folder) < 5:
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            os.killpg(process.pid, getattr(signal, name))
-            out, err = process.communicate(timeout=600)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == (130 if name == "SIGINT" else -signal.SIGTERM), err
-    assert "Traceback" not in err
-    assert out == ""
-    assert "Finished runs are kept in out dir" in err
-    line = next(line for line in err.splitlines() if line.startswith("To resume"))
-    assert "python -m experiments.mushrooms" in line
-    assert "--output 'out dir'" in line
-    kept = finished(folder)
-    assert kept >= 5
-    if name != "SIGINT":
-        return  # resuming is the same, and takes long
-    monkeypatch.chdir(tmp_path)
-    resumed = invoke(*arguments, "--workers", "1", "--json")
-    assert resumed.exit_code == 0, resumed.stderr
-    assert json.loads(resumed.stdout)["reused"] == kept
-
-
-def finished(folder: Path) -> int:
-    if not (folder / "runs.sqlite").exists():
-        return 0
-    with closing(sqlite3.connect(folder / "runs.sqlite")) as database:
-        try:
-            runs = database.execute("SELECT count(*) FROM events WHERE kind = 'run'")
-            return int(runs.fetchone()[0])
-        except sqlite3.OperationalError:  # not yet made, or locked for a moment
-            return 0
 
 
 def test_real_mushrooms(invoke: Invoke, tmp_path: Path) -> None:

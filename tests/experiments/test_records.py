@@ -1,11 +1,13 @@
 """Records know what they measured, and pages have the tables of their records."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from experiments.records import check_records, fill_tables, tables_without_record, write_record
 
+ROOT = Path(__file__).parents[2]
 CODE = '"""Prose."""\n\nx = 1\n'
 SCRIPT = """
 import json
@@ -69,3 +71,13 @@ def test_measured_files_must_exist(tmp_path):
     with pytest.raises(ValueError, match="measures"):
         write_record(tmp_path / "a.json", {}, measures=["src/none.py"], root=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_tables_of_the_pages_are_those_of_their_records():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    assert sum("<!-- table " in page.read_text("utf-8") for page in pages) >= 3
+    assert [line for page in pages for line in fill_tables(page, write=False)] == []
+
+
+def test_every_record_says_what_made_it():
+    assert [line for line in check_records(ROOT) if "older than" not in line] == []

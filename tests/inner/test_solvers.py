@@ -29,7 +29,7 @@ from proxyprox.inner import (
 )
 from proxyprox.inner.base import SolverPolicy, needs_of
 from proxyprox.problems import Zero
-from proxyprox.stopping import NonConvex, Relative, Residual, Steps
+from proxyprox.stopping import NonConvex, Residual, Steps
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
@@ -49,15 +49,6 @@ def test_logistic_subproblems_are_minimised(solver, seed, solve, logistic_case):
     assert progress.displacement == pytest.approx(np.linalg.norm(w - phi.centre), rel=1e-12)
     assert progress.start_residual == pytest.approx(np.linalg.norm(phi.gradient(phi.centre)))
     assert progress.decrease() == pytest.approx(phi.value(phi.centre) - phi.value(w), abs=1e-12)
-
-
-@every_smooth
-def test_starts_away_from_the_centre_lead_to_the_same_place(solver, solve, logistic_case):
-    phi, exact = logistic_case(3)
-    start = exact + 20 * np.random.default_rng(9).normal(size=5)
-    w, progress = solve(solver, phi, start=start)
-    assert np.linalg.norm(w - exact) <= phi.eta * 1.01e-8
-    assert progress.start_residual == pytest.approx(np.linalg.norm(phi.gradient(start)))
 
 
 @every_general
@@ -127,18 +118,6 @@ def test_solved_start_is_returned_untouched(solver, solve, logistic_case):
 
 
 @every_smooth
-def test_relative_rule_counts_from_the_start(solver, solve, logistic_case):
-    phi, _ = logistic_case(1)
-    first = np.linalg.norm(phi.gradient(phi.centre))
-    w, progress = solve(solver, phi, Relative(1e-3))
-    assert progress.residual <= 1e-3 * first
-    assert np.linalg.norm(phi.gradient(w)) <= 1.001e-3 * first
-    # No more than asked, by far, for the methods that converge linearly.
-    if isinstance(solver, (GradientDescent, Nesterov)):
-        assert progress.residual > 1e-5 * first
-
-
-@every_smooth
 def test_accuracy_at_the_level_of_rounding_ends(solver, solve, logistic_case):
     phi, exact = logistic_case(3)
     capped = type(solver)(max_steps=3000) if not isinstance(solver, Newton) else solver
@@ -147,12 +126,11 @@ def test_accuracy_at_the_level_of_rounding_ends(solver, solve, logistic_case):
 
 
 @every_general
-@pytest.mark.parametrize("size", [3.0, 8.0])
-def test_poisson_from_far_away(solver, size, solve):
+def test_poisson_from_far_away(solver, solve):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 3))
     proxy = poisson_regression(X, rng.poisson(1, size=50))
-    centre = size * np.ones(3)
+    centre = 8 * np.ones(3)
     phi = Subproblem(proxy, np.zeros(3), centre, 10.0)
     with np.errstate(over="ignore", invalid="ignore"):
         w, progress = solve(solver, phi, Residual(1e-7))
@@ -256,14 +234,3 @@ def test_history_is_used(solve):
     phi = Subproblem(Quadratic(P), np.ones(40), np.zeros(40), 1.0)
     steps = {m: solve(LBFGS(history=m), phi, Residual(1e-6)).progress.steps for m in (1, 40)}
     assert steps[40] < steps[1] / 2
-
-
-def test_step_limit_is_kept(solve):
-    calls = []
-    P = np.diag(np.logspace(0, 6, 60))
-    proxy = FunctionProxy(lambda w: w @ P @ w / 2, lambda w: calls.append(1) or P @ w)
-    phi = Subproblem(proxy, np.ones(60), np.ones(60), 1.0)
-    progress = solve(LBFGS(max_steps=30), phi, Residual(1e-12)).progress
-    assert progress.residual > 1e-12
-    # A step takes one evaluation, rarely two or three.
-    assert 30 <= len(calls) <= 60

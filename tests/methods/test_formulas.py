@@ -14,7 +14,6 @@ from proxyprox import (
     Problem,
     ProxyProx,
     Quadratic,
-    logistic_regression,
     minimize,
 )
 from proxyprox.corrections import EMA, Mean, Plain, Storm
@@ -115,28 +114,6 @@ def test_methods_without_a_proxy_are_their_loops(method):
     assert np.abs(box).max() <= 0.1
 
 
-@pytest.mark.parametrize("method", RIVALS, ids=repr)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_methods_without_a_proxy_are_those_of_torch(method, dtype):
-    torch = pytest.importorskip("torch")
-    kind = getattr(torch, dtype)
-    P_t, b_t, w0 = (torch.tensor(x, dtype=kind) for x in (A, B, W0))
-    theirs = w0.clone().requires_grad_(True)
-    if isinstance(method, Momentum):
-        settings = {"momentum": method.beta, "nesterov": method.nesterov}
-        optimizer = torch.optim.SGD([theirs], lr=method.eta, **settings)
-    else:
-        betas = (method.beta1, method.beta2)
-        optimizer = torch.optim.Adam([theirs], lr=method.eta, betas=betas, eps=method.eps)
-    for _ in range(9):
-        theirs.grad = (P_t @ theirs + b_t).detach()
-        optimizer.step()
-    ours = minimize(Problem(Quadratic(P_t, b_t)), w0, method=method, steps=9).w
-    assert ours.dtype == kind
-    tolerance = 1e-5 if dtype == "float32" else 1e-12
-    torch.testing.assert_close(ours, theirs.detach(), rtol=tolerance, atol=tolerance)
-
-
 def test_momentum_auto_takes_the_rule_of_sgd_for_a_whole_gradient():
     still, own = (run(m, steps=20) for m in (Momentum("auto", beta=0.0), SGD("auto")))
     np.testing.assert_array_equal(still.w, own.w)
@@ -195,26 +172,6 @@ def test_corrections_enter_the_linear_term(correction):
     assert result.ledger.target_gradients == paid
 
 
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("a", [0.1, 1.0])
-def test_auxmom_is_gradient_steps_on_the_corrected_proxy(a, library):
-    gamma, w, m = 0.05, W0, None
-    for noise in noises(5):
-        d = gradient(w, noise) - P @ w
-        m = d if m is None else (1 - a) * m + a * d
-        y = w
-        for _ in range(4):
-            y = y - gamma * (P @ y + m)
-        w = y
-    make = pytest.importorskip("torch").tensor if library == "torch" else np.array
-    problem = Problem(Quadratic(make(A), make(B), noise=0.5), Quadratic(make(P)))
-    got = minimize(
-        problem, make(W0), method=AuxMom(a=a), steps=5, rng=7,
-        inner=GradientDescent(step_size=gamma), stop=Steps(4),
-    ).w  # fmt: skip
-    np.testing.assert_allclose(np.asarray(got), w, rtol=1e-11)
-
-
 @pytest.mark.parametrize("a", [0.1, 1.0])
 def test_auxmvr_is_the_hand_written_loop(a):
     gamma, w, m, previous = 0.05, W0, None, None
@@ -245,21 +202,6 @@ def test_dane_is_its_closed_form(eta, weight):
     result = run(DANE(eta=eta, gradient_weight=weight), stop=Residual(1e-12))
     # Full gradients: the noise of the objective is not drawn.
     np.testing.assert_allclose(result.last, w, rtol=1e-9, atol=1e-10)
-
-
-def test_dane_with_the_target_as_proxy_is_done_in_one_step():
-    problem = Problem(Quadratic(A, B), Quadratic(A))
-    got = minimize(problem, W0, method=DANE(), steps=1).w
-    np.testing.assert_allclose(got, np.linalg.solve(A, -B), atol=1e-10)
-
-
-def test_label_free_proxy_of_logistic_regression_is_newton_like():
-    # δ = 0 and η = ∞: the corrected proxy is the target itself.
-    X = RNG.normal(size=(60, 3))
-    target = logistic_regression(X, np.arange(60) % 2, l2=0.1)
-    got = minimize(Problem(target, target.label_free()), method=DANE(), steps=1,
-                   stop=Residual(1e-11)).w  # fmt: skip
-    assert np.linalg.norm(target.gradient(got)) <= 1e-10
 
 
 def test_wrong_numbers_are_refused_by_name():

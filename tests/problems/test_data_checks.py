@@ -46,54 +46,32 @@ def refused(argument, error, call, *words):
 BAD_X = [
     (np.ma.array(X, mask=X > 1), ValueError, "masked"),
     (X + 0j, TypeError, "complex"),
-    ([[1j, 0]] * 6, TypeError, "real"),
     (sp.csr_array(X * 1j), TypeError, "complex"),
-    (torch.tensor(X) * 1j, TypeError, "complex"),
     (np.column_stack([DAYS, DAYS]), TypeError, "datetime64"),
-    (np.ones((6, 2), "m8[D]"), TypeError, "timedelta64"),
     (X.astype(object), TypeError, "object"),
     (None, TypeError, "None"),
     ([[None, 1.0]] * 6, TypeError, "None"),
-    ([["1", "2"]] * 6, TypeError, "'1'"),
     (np.array([["1", "2"]] * 6), TypeError, "<U1"),
     (X.astype(np.float16), TypeError, "float16"),
     (X * 1e160, ValueError, "1.1e+160"),
-    ((X * 1e25).astype(np.float32), ValueError, "1.1e+25"),
     (sp.csr_array(X * 1e160), ValueError, "1.1e+160"),
-    (torch.tensor(X * 1e160), ValueError, "1.1e+160"),
     ([[10**400, 1]] * 6, TypeError, "too large"),
     (sp.csr_array(np.full((6, 2), np.nan)), ValueError, "NaN"),
     (sp.coo_array(np.ones(6)), ValueError, "two-dimensional"),
-    (np.ones((0, 2)), ValueError, "row"),
     (np.ones((6, 0)), ValueError, "column"),
     (sp.csr_array((0, 2)), ValueError, "row"),
     (3.0, ValueError, "two-dimensional"),
-    ("X", TypeError, "'X'"),
-    ({"a": 1}, TypeError, "matrix"),
-    (np.zeros(6, dtype=[("a", float)]), TypeError, "dtype"),
     ([[1.0], [1.0, 2.0]], TypeError, "matrix"),
     (
         pd.DataFrame({"a": pd.array([1, None, 3, 4, 5, 6], dtype="Int64"), "b": 1.0}),
         TypeError,
         "NA",
     ),
-    (pd.DataFrame({"a": list("123456"), "b": 1.0}), TypeError, "'1'"),
     (pd.DataFrame({"a": DAYS, "b": 1.0}), TypeError, "Timestamp"),
     (torch.arange(12).reshape(6, 2), TypeError, "int64"),
     (torch.tensor(X).bfloat16(), TypeError, "bfloat16"),
     (torch.tensor(X).to_sparse(), TypeError, "sparse_coo"),
-    (torch.ones(6, 2, device="meta"), TypeError, "meta"),
 ]
-
-
-@pytest.mark.skipif(np.finfo(np.longdouble).bits == 64, reason="long doubles are doubles here")
-def test_long_doubles_are_not_rounded_unasked(regression):
-    long = X.astype(np.longdouble)
-    refused("X", TypeError, lambda: regression(long, Y), str(long.dtype))
-    refused("X", TypeError, lambda: regression(sp.csr_array(long), Y), str(long.dtype))
-    refused("P", TypeError, lambda: pp.Quadratic(long[:2]), str(long.dtype))
-    weights = np.full(6, np.longdouble(1e300) * 1e200)
-    refused("sample_weight", ValueError, lambda: regression(X, Y, sample_weight=weights), "inf")
 
 
 def test_inputs_that_cannot_be_used_are_named():
@@ -153,32 +131,20 @@ def test_extreme_but_finite_scales_work(regression):
 ODD_LABELS = [
     (np.ma.array(Y, mask=MASK), ValueError, "masked"),
     (Y + 0j, TypeError, "complex"),
-    ([0j, 1, 0, 1, 1, 0], TypeError, "complex"),
-    (torch.tensor(Y) * 1j, TypeError, "complex"),
     (DAYS, TypeError, "datetime64"),
-    (pd.Series(DAYS), TypeError, "datetime64"),
-    (Y.astype("m8[D]"), TypeError, "timedelta64"),
     ([0, 1, None, 1, 1, 0], TypeError, "None at row 2"),
     ([0, 1, np.nan, 1, 1, 0], ValueError, "nan at row 2"),
-    ([0, 1, np.inf, 1, 1, 0], ValueError, "inf at row 2"),
     (pd.array([0, 1, None, 1, 1, 0], dtype="Int64"), ValueError, "row 2"),
     (
         pd.Series(pd.Categorical(["a", None, *"abab"])), TypeError, "row 1",
     ),
-    ([pd.NaT] * 6, (TypeError, ValueError), "got"),
     ([0, "1", 0, 1, 1, 0], TypeError, "'1' at row 1"),
     (np.array(["a", 1, "a", 1, 1, 1], object), TypeError, "1 at row 1"),
-    ([object()] * 6, TypeError, "object"),
     (Y[:, None], ValueError, "ravel"),
-    (pd.DataFrame({"y": Y}), ValueError, "ravel"),
     (Y[:3], ValueError, "6 rows"),
     ([], ValueError, "got"),
-    (3, TypeError, "array"),
     ("010110", TypeError, "array"),
-    ({}, TypeError, "array"),
     (sp.csr_array(Y[:, None]), TypeError, "sparse"),
-    ([[1], [1, 2], 0, 0, 0, 0], TypeError, "array"),
-    (np.zeros(6, dtype=[("a", float)]), TypeError, "dtype"),
     ([10**400, 1, 0, 1, 0, 0], ValueError, "float64"),
 ]  # fmt: skip
 
@@ -209,11 +175,9 @@ SAME_Y = [
     pd.array(Y, dtype="Int64"),
     pd.array(Y.astype(bool), dtype="boolean"),
     Y.astype(np.float16),
-    Y.astype(np.longdouble),
     torch.tensor(Y),
     torch.tensor(Y, dtype=torch.float64).requires_grad_(),
     np.ma.array(Y),
-    Y.astype(">i4"),
 ]
 
 
@@ -223,28 +187,16 @@ def test_labels_of_other_kinds_give_the_same_loss(regression):
         assert regression(X, given).value(w) == regression(X, Y).value(w)
 
 
-def test_classes_may_be_text():
-    text = list("ababab"), pd.Series(list("ababab"), dtype="string"), np.array([b"a", b"b"] * 3)
-    for labels in text:
-        loss = pp.logistic_regression(X, labels)
-        assert loss.value(np.ones(2)) == pp.logistic_regression(X, [0, 1] * 3).value(np.ones(2))
-
-
 BAD_CLASSES = [
     ((), ValueError),
-    ((0,), ValueError),
     ((0, 0), ValueError),
     ((1, True), ValueError),
-    ("01", TypeError),
     (2, TypeError),
     ((0, "a"), TypeError),
     ((0, None), TypeError),
     ((0, np.nan), TypeError),
-    ((0, np.inf), ValueError),
-    ((0, 1j), TypeError),
     (tuple(DAYS[:2]), TypeError),
     (np.ma.array([0, 1], mask=[1, 0]), ValueError),
-    (((0,), (1,)), TypeError),
 ]
 
 
@@ -264,20 +216,14 @@ def test_classes_are_checked(make):
 BAD_WEIGHTS = [
     ([-1, 1, 1, 1, 1, 1], ValueError, "-1"),
     ([np.nan, 1, 1, 1, 1, 1], ValueError, "nan"),
-    ([np.inf, 1, 1, 1, 1, 1], ValueError, "inf"),
     (np.zeros(6), ValueError, "not all zero"),
     ([1, 1], ValueError, "6 rows"),
     (np.ones((6, 1)), ValueError, "(6, 1)"),
-    (1.0, ValueError, "()"),
     ("balanced", TypeError, "balanced"),
-    (["1"] * 6, TypeError, "'1'"),
     (np.ones(6) + 0j, TypeError, "complex"),
     (np.ma.array(np.ones(6), mask=MASK), ValueError, "masked"),
-    (np.ones(6, "m8[D]"), TypeError, "timedelta64"),
-    ([None] * 6, TypeError, "None"),
     (pd.array([1, None, 1, 1, 1, 1], dtype="Int64"), (TypeError, ValueError), "weight"),
     (sp.csr_array(np.ones((6, 1))), TypeError, "sparse"),
-    ({}, TypeError, "weight"),
 ]
 
 
@@ -330,18 +276,10 @@ BAD_P = [
     ([["1", "0"], ["0", "1"]], TypeError, "'1'"),
     (sp.eye_array(2), TypeError, "sparse"),
     (None, TypeError, "None"),
-    (np.full((2, 2), 1.7e308), ValueError, "1.7e+308"),
     (np.array([[0, 1e-9], [0, 0]]), ValueError, "symmetric"),
-    (torch.ones(2, 2, device="meta"), TypeError, "meta"),
 ]
 
 
 def test_matrices_of_quadratics_are_checked():
     for given, error, word in BAD_P:
         refused("P", error, lambda g=given: pp.Quadratic(g), word)
-
-
-def test_a_quadratic_of_lists_and_of_tensors_with_a_graph():
-    assert pp.Quadratic([[1.0, 0.0], [0.0, 2.0]]).smoothness == 2
-    loss = pp.Quadratic(torch.eye(2, requires_grad=True))
-    assert not loss.gradient(torch.ones(2)).requires_grad

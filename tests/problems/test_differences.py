@@ -164,17 +164,6 @@ def test_workers_change_nothing_but_the_threads():
     assert loss.evaluations == 4
 
 
-def test_arguments_are_the_users_own():
-    def spoils(w):
-        answer = f(w)
-        w[:] = 0
-        return answer
-
-    w = W.copy()
-    np.testing.assert_allclose(ValueObjective(spoils).gradient(w), slope(W), atol=1e-6)
-    np.testing.assert_array_equal(w, W)
-
-
 def test_what_is_refused():
     for answer in (np.ones(4), "1", None, 1j):
         with pytest.raises(TypeError, match=r"objective\(w\) must be a number"):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from proxyprox import linear_regression, logistic_regression, softmax_regression
 
@@ -48,16 +47,6 @@ def test_hessian_and_its_products_are_the_differences_of_the_gradient(case, arra
         for v in np.random.default_rng(1).normal(size=(2, len(w))):
             product = array(case.loss.hvp(case.native(w), case.native(v)))
             np.testing.assert_allclose(product, got @ v, atol=1e-13)
-
-
-@pytest.mark.parametrize("kind", ["dense", "csr", "torch"])
-def test_hessian_is_the_same_whatever_the_blocks_of_rows(monkeypatch, kind, make_case, array):
-    case = make_case("logistic", kind, intercept=True, weighted=True)
-    w = case.points[0]
-    # Three rows at a time, the last block incomplete.
-    monkeypatch.setattr("proxyprox.problems.glm.BLOCK", 3 * (case.X.shape[1] + 1))
-    want = case.reference_hessian(w)
-    np.testing.assert_allclose(array(case.loss.hessian(case.native(w))), want, atol=1e-8)
 
 
 def test_curvature_follows_an_array_changed_in_place(make_case):
@@ -131,26 +120,6 @@ def test_constants_of_least_squares_are_its_eigenvalues(kind, weighted, make_cas
     assert bare.smoothness == pytest.approx(top, rel=1e-8)
 
 
-@pytest.mark.parametrize(("family", "share"), [("logistic", 0.25), ("softmax", 0.5)])
-def test_smoothness_is_attained_where_the_classes_are_even(family, share, regression):
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    y = np.arange(30) % 2
-    loss = regression(X, y, **({"classes": (0, 1)} if family == "softmax" else {}))
-    top = np.linalg.eigvalsh(loss.hessian(np.zeros(loss.dim)))[-1]
-    assert loss.smoothness == pytest.approx(top, rel=1e-8)
-    assert loss.smoothness == pytest.approx(share * np.linalg.norm(X, 2) ** 2 / 30, rel=1e-8)
-
-
-def test_smoothness_is_a_bound_in_float32_and_for_wide_designs():
-    rng = np.random.default_rng(0)
-    for columns in (5, 700):
-        X = rng.normal(size=(50, columns)).astype(np.float32)
-        exact = np.linalg.norm(X.astype(np.float64), 2) ** 2 / 50
-        for inputs, slack in ((X, 1e-4), (scipy.sparse.csr_array(X.astype(np.float64)), 1e-7)):
-            bound = linear_regression(inputs, np.zeros(50)).smoothness
-            assert exact <= bound <= exact * (1 + slack)
-
-
 @pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
 def test_the_difference_to_the_target_is_linear(case, array):
     neutral = case.loss.label_free()
@@ -220,17 +189,3 @@ def test_subsample_draws_distinct_rows():
     assert whole.value(np.ones(1)) == loss.value(np.ones(1))
     with pytest.raises(ValueError, match="at most the number of rows, 10"):
         loss.subsample(11)
-
-
-def test_batches_are_uniform_with_replacement():
-    loss = linear_regression(np.ones((4, 1)), np.zeros(4), batch_size=4)
-    rng = np.random.default_rng(0)
-    draws = np.array([loss.sample(rng) for _ in range(5000)])
-    counts = np.bincount(draws.ravel(), minlength=4)
-    assert np.abs(counts / 5000 - 1).max() < 0.05
-    distinct = np.mean([len(set(draw)) == 4 for draw in draws])
-    assert distinct == pytest.approx(24 / 256, abs=0.02)
-    whole = loss.with_batch_size(None)
-    assert (whole.sample(rng), whole.everything(), loss.batch_size) == (None, None, 4)
-    assert (whole.samples(None), loss.samples(draws[0])) == (4, 4)
-    assert whole.design is loss.design

@@ -148,17 +148,3 @@ def test_label_codings_are_one_loss(textbook):
         for labels, options in ((y, {}), (y.tolist(), {}), (y, {"classes": coding})):
             loss = logistic_regression(X, labels, **options)
             assert loss.value(w) == pytest.approx(want, rel=1e-12)
-
-
-def test_columns_follow_given_classes(textbook):
-    X, w = np.array([[1.0], [2.0]]), np.ones(1)
-    want = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(2.0))) / 2
-    for classes in (("yes", "no"), ("no", "yes")):
-        # At w = 1 the row of the second class pulls up, the other one down.
-        loss = logistic_regression(X, [classes[1], classes[0]], classes=classes)
-        assert loss.value(w) == pytest.approx(want, rel=1e-12)
-    rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(4, 2)), rng.normal(size=6)
-    for classes, codes in ((None, [1, 0, 2, 0]), (("b", "c", "a"), [0, 2, 1, 2])):
-        loss = softmax_regression(X, ["b", "a", "c", "a"], classes=classes)
-        assert loss.value(w) == pytest.approx(textbook("softmax", X, codes, w), rel=1e-12)

@@ -1,10 +1,11 @@
-"""Sums of squares: gradients, Gauss–Newton curvature, and Jacobians by secants."""
+"""Losses of outputs: gradients, Gauss and Newton's curvature, errors of parameters."""
 
 import numpy as np
 import pytest
 import scipy.optimize
 
-from proxyprox import DANE, LeastSquares, Problem, ValueObjective, ValueProxy, minimize
+from proxyprox import DANE, LeastSquares, Outputs, Problem, ValueObjective, ValueProxy, minimize
+from proxyprox.problems import counts, huber, uncertainty, weighted
 from proxyprox.testing import check_objective, check_proxy
 
 T = np.linspace(0.0, 3.0, 31)
@@ -43,7 +44,7 @@ def minimum():
 
 @pytest.mark.parametrize(
     ("jacobian", "error", "calls"),
-    [("auto", 1e-6, 4), ("3-point", 1e-8, 7), ("complex", 1e-13, 4), (slopes, 1e-13, 2)],
+    [("auto", 1e-6, 4), ("3-point", 1e-8, 7), ("complex", 1e-13, 3), (slopes, 1e-13, 2)],
 )
 def test_gradient_and_curvature_are_those_of_the_exact_jacobian(jacobian, error, calls):
     loss = LeastSquares(fine, jacobian=jacobian)
@@ -84,7 +85,6 @@ def test_torch_and_jax_jacobians():
     [
         (lambda w: 1.0, "auto", r"residuals\(w\) must be a vector"),
         (fine, lambda w: np.ones((2, 3)), r"jacobian\(w\) must be"),
-        (fine, LeastSquares(lambda w: fine(w)[:4]), "jacobian must be"),
     ],
 )
 def test_answers_of_other_shapes_are_refused(residuals, jacobian, match):
@@ -119,91 +119,71 @@ def test_a_fit_ends_at_the_minimum():
     np.testing.assert_allclose(found.w, minimum()[0], atol=1e-5)
 
 
-# -- secants --------------------------------------------------------------------------------------
+COUNTS = np.random.default_rng(1).poisson(20 * decay(W))
+LOSSES = {
+    "weighted": weighted(DATA, 0.2),
+    "huber": huber(DATA, 0.05),
+    "counts": counts(COUNTS),
+    "a vector of the user's": lambda z: np.arctan(z - DATA),
+    "a number of the user's": lambda z: float(np.sum(np.log(np.cosh(z - DATA)))),
+}
 
 
-def gauss_newton(loss, w, steps):
-    """Take Gauss–Newton steps, halved until the loss falls; return the point."""
-    (value, g), t = loss.value_and_gradient(w), 1.0
-    H = loss.curvature(w)
-    for _ in range(steps):
-        trial = w - t * np.linalg.solve(H, g)
-        found, slope = loss.value_and_gradient(trial)
-        if found < value:
-            w, value, g, H, t = trial, found, slope, loss.curvature(trial), 1.0
-        else:
-            t /= 2
-    return w, value
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_outputs_have_the_gradients_and_curvature_of_their_value(name):
+    loss = Outputs(lambda w: 20 * decay(w) if name == "counts" else decay(w), LOSSES[name])
+    exact = ValueObjective(loss.value, gradients="3-point")
+    size = np.abs(exact.gradient(W)).max()
+    np.testing.assert_allclose(loss.gradient(W), exact.gradient(W), atol=2e-6 * size)
+    np.testing.assert_allclose(loss.hvp(W, W), loss.hessian(W) @ W)
+    assert np.linalg.eigvalsh(loss.hessian(W)).min() >= -1e-9 * size
+    check_objective(loss, W)
 
 
-def test_secants_take_one_evaluation_a_gradient_until_they_show_an_error():
-    proxy = LeastSquares(coarse)
-    loss = LeastSquares(fine, jacobian=proxy)
-    J, r = proxy.derivatives.linearise(W)[1], fine(W)
-    np.testing.assert_allclose(loss.gradient(W), J.T @ r)
-    assert loss.evaluations == 1
-    # The residuals of the second point are all that Broyden's update needs.
-    step = -0.01 * loss.gradient(W)
-    loss.gradient(W + step)
-    assert loss.evaluations == 2
-    correction = (
-        loss.derivatives.known_derivative(W + step) - proxy.derivatives.linearise(W + step)[1]
-    )
-    change = (fine(W + step) - coarse(W + step)) - (fine(W) - coarse(W))
-    np.testing.assert_allclose(correction @ step, change, atol=1e-12)
+def test_residuals_of_counts_are_the_poisson_likelihood_and_hubers_are_hubers():
+    means = np.array([1.0, 19.999, 20.0, 20.001, 400.0])
+    for seen in (np.zeros(5), np.full(5, 20.0)):
+        likelihood = means - seen * np.log(means)
+        found = counts(seen)(means) ** 2 / 2
+        np.testing.assert_allclose(np.diff(found), np.diff(likelihood), atol=1e-11)
+    r = np.linspace(-5, 5, 11)
+    exact = np.where(np.abs(r) <= 1.345, r**2 / 2, 1.345 * (np.abs(r) - 1.345 / 2))
+    np.testing.assert_allclose(huber(0 * r)(r) ** 2 / 2, exact)
 
 
-@pytest.mark.parametrize("units", [np.ones(3), np.array([1e3, 1e-4, 1.0])])
-def test_secants_arrive_at_the_minimum_with_fewer_evaluations(units):
-    best, cost = minimum()
-    start = scipy.optimize.least_squares(coarse, W).x
+def test_standard_errors_are_those_of_curve_fit():
+    def curve(t, a, b, c):
+        return a * np.exp(-b * t) + c
 
-    def scaled(residuals):
-        return lambda w: residuals(w / units)
-
-    proxy = LeastSquares(scaled(coarse), scales=units)
-    counts = {}
-    for name, jacobian in (("secants", proxy), ("differences", "auto")):
-        loss = LeastSquares(scaled(fine), jacobian=jacobian, scales=units)
-        w, value = gauss_newton(loss, start * units, 6)
-        np.testing.assert_allclose(w / units, best, atol=1e-5)
-        assert value == pytest.approx(cost, rel=1e-9)
-        counts[name] = loss.evaluations
-    assert counts["secants"] < counts["differences"]
+    w, covariance = scipy.optimize.curve_fit(curve, T, DATA, W, sigma=np.full(31, 0.1))
+    known = scipy.optimize.curve_fit(curve, T, DATA, W, np.full(31, 0.1), absolute_sigma=True)[1]
+    found = uncertainty(slopes(w) / 0.1, float(fine(w) @ fine(w)) / 0.02)
+    np.testing.assert_allclose(found.covariance, covariance, rtol=1e-4)
+    np.testing.assert_allclose(found.errors, np.sqrt(np.diag(covariance)), rtol=1e-4)
+    np.testing.assert_allclose(found.known_noise, np.sqrt(np.diag(known)), rtol=1e-4)
 
 
-def test_the_gradient_at_a_minimum_is_by_differences_however_wrong_the_coarse_model():
-    best, _ = minimum()
-    # The coarse Jacobian has another sign in one parameter, and the wrong size in another.
-    proxy = LeastSquares(lambda w: coarse(w * np.array([1.0, 3.0, -1.0])))
-    loss = LeastSquares(fine, jacobian=proxy)
-    loss.gradient(W)
-    loss.gradient(best + 1e-7)
-    assert np.linalg.norm(loss.gradient(best)) < 1e-6
+def test_what_the_data_cannot_tell_apart_is_named():
+    one, two = slopes(W)[:, :1], slopes(W)[:, 1:2]
+    blind = uncertainty(np.hstack([one, 2 * one, two, 0 * one]), 1.0)
+    np.testing.assert_array_equal(np.isinf(blind.errors), [True, True, False, True])
+    assert "w[0], w[1], w[3]" in blind.words
+    assert "w[0] and w[1]" in uncertainty(np.hstack([one, one + 1e-3 * two]), 1.0).words
 
 
-def test_the_gradient_at_a_minimum_between_bounds_is_by_differences():
-    lower = np.array([-np.inf, -np.inf, 0.4])
-    bounds = (lower, np.full(3, np.inf))
-    best = scipy.optimize.least_squares(fine, W, jac=slopes, bounds=bounds, xtol=1e-15).x
-    best = np.maximum(best, lower)
-    best[2] = 0.4
-    loss = LeastSquares(fine, jacobian=LeastSquares(coarse), bounds=bounds)
-    loss.gradient(W)
-    loss.gradient(best)
-    np.testing.assert_allclose(loss.gradient(best), slopes(best).T @ fine(best), atol=1e-6)
-
-
-def test_secants_resume_from_their_state():
-    points = [W, W + 0.1, W + np.array([0.1, 0.2, 0.0]), W - 0.05]
-    whole, first, second = (LeastSquares(fine, jacobian=LeastSquares(coarse)) for _ in range(3))
-    expected = [whole.gradient(w) for w in points]
-    for w in points[:2]:
-        first.gradient(w)
-    second.load_state_dict(first.state_dict())
-    for w, gradient in zip(points[2:], expected[2:], strict=True):
-        np.testing.assert_array_equal(second.gradient(w), gradient)
-    assert LeastSquares(fine).state_dict() == {}
+def test_bad_settings_of_losses_are_refused():
+    for make, name in (
+        (lambda: weighted([1.0], 0.0), "sigma"),
+        (lambda: weighted([np.nan]), "data"),
+        (lambda: huber([1.0], width=-1.0), "width"),
+        (lambda: counts([-1.0]), "data"),
+        (lambda: Outputs(decay, 3.0), "loss"),
+        (lambda: Outputs(decay, lambda: 1.0), "loss"),
+        (lambda: Outputs(decay, timeout=0.0), "timeout"),
+        (lambda: Outputs(decay, lambda z: np.ones((2, 2))).value(W), "loss"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=name):
+            make()
 
 
 def test_the_contracts_of_objectives_and_proxies_hold():

@@ -8,44 +8,9 @@ import numpy as np
 import proxyprox as pp
 
 
-class Interrupted(np.ndarray):
-    """A point at whose comparison another thread comes in between."""
-
-    def __eq__(self, other):
-        self.meanwhile()
-        return np.asarray(self) == np.asarray(other)
-
-    __hash__ = None
-
-
-class InterruptedEta(float):
-    def __ne__(self, other):
-        self.meanwhile()
-        return float(self) != float(other)
-
-    __hash__ = float.__hash__
-
-
 def logistic():
     rng = np.random.default_rng(0)
     return pp.logistic_regression(rng.normal(size=(20, 3)), rng.integers(2, size=20), l2=0.1)
-
-
-def test_a_hessian_product_is_of_its_own_point():
-    loss, other, v = logistic(), np.array([5.0, -3.0, 1.0]), np.ones(3)
-    w = np.array([0.1, 0.2, 0.3])
-    expected = loss.hvp(w, v)
-    point = w.view(Interrupted)
-    point.meanwhile = lambda: loss.hvp(other, v)
-    np.testing.assert_array_equal(loss.hvp(point, v), expected)
-
-
-def test_a_shifted_solve_is_of_its_own_eta():
-    loss, v = pp.Quadratic(np.diag([1.0, 2.0])), np.ones(2)
-    expected = loss.solve_shifted(v, 0.5)
-    eta = InterruptedEta(0.5)
-    eta.meanwhile = lambda: loss.solve_shifted(v, 100.0)
-    np.testing.assert_array_equal(loss.solve_shifted(v, eta), expected)
 
 
 def test_many_threads_get_what_one_gets():

@@ -158,7 +158,7 @@ def test_averages_know_the_dispersion(binary, unit):
     amounts = rng.gamma(1 / unit, np.exp(X @ w / 3) * unit)
     for kind, y in ((ProxyRidge, line), (ProxyGammaRegressor, amounts)):
         rows = X[:60], y[:60], None, X[60:]
-        fit = kind(alpha=0.0, cv=3).fit(*rows)
+        fit = kind(alpha=0.0, cv=3, n_steps="cv").fit(*rows)
         one = kind(alpha=0.0, cv=3, n_steps=fit.n_steps_).fit(*rows)
         assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.01
         assert 0 < np.abs(fit.coef_ - one.coef_).max() < 0.2 * np.sqrt(unit)
@@ -304,7 +304,7 @@ def test_class_weight_is_a_weight_of_the_rows(given):
     # The classes' weights are no weights of the population: its mean is still that of the labels.
     plain = ProxyLogisticRegression().fit(X, y, X_proxy=others)
     found, want = (each.mean_prediction(others) for each in (fit, plain))
-    assert abs(found.estimate - want.estimate) < (want.high - want.low) / 4
+    assert abs(found.estimate - want.estimate) < (want.high - want.low) / 3
     assert fit.predict_proba(others)[:, 1].mean() > plain.predict_proba(others)[:, 1].mean() + 0.05
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.stepsizes.auto_proxy import ProxyStepPolicy, is_due
+from proxyprox.stepsizes.auto import AutoStepPolicy, is_due
 
 
 def test_sgd_does_not_take_the_proxys_word_for_delta(target):
@@ -27,7 +27,7 @@ def test_steps_are_powers_of_two(target):
 def test_secants_cost_gradients_but_no_samples(target):
     problem = pp.Problem(target, target.subsample(60, rng=0))
     result = pp.minimize(problem, method=pp.ProxyProx(eta="auto"), steps=200, rng=0)
-    policy = ProxyStepPolicy()
+    policy = AutoStepPolicy()
     secants = policy.every_step + (200 - policy.every_step - 1) // policy.then_every
     assert result.ledger.target_gradients == 200 + secants
     assert result.ledger.target_samples == 200 * 32
@@ -37,7 +37,7 @@ def test_secants_cost_gradients_but_no_samples(target):
 def test_few_batches_are_evaluated_twice_where_delta_is_known_to_vanish(target, steps):
     problem = pp.Problem(target, target.label_free())
     result = pp.minimize(problem, method=pp.ProxyProx(eta="auto"), steps=steps, rng=0)
-    twice = sum(is_due(k, ProxyStepPolicy.per_octave) for k in range(steps))
+    twice = sum(is_due(k, AutoStepPolicy.per_octave) for k in range(steps))
     assert result.ledger.target_gradients == steps + twice
     assert result.ledger.target_samples == steps * 32
 
@@ -72,10 +72,6 @@ def test_eta_must_be_a_number_a_function_or_auto():
     for method in (pp.ProxyProx, pp.SGD, pp.DANE):
         with pytest.raises(TypeError, match="eta"):
             method(eta="automatic")
-    with pytest.raises(ValueError, match="eta"):
-        pp.methods.AcceleratedSliding(delta=1.0, mu=1.0, eta="auto")
-    with pytest.raises(ValueError, match="mu"):
-        pp.methods.AcceleratedSliding(eta="auto")
 
 
 @pytest.mark.parametrize(

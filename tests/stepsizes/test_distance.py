@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.stepsizes.auto_distance import DistanceStep
-from proxyprox.stepsizes.averages import Averages
+from proxyprox.stepsizes.auto import Averages
 from proxyprox.stepsizes.base import Observation
+from proxyprox.stepsizes.distance import DistanceStep
 
 
 def fresh(average=(0.0, 0.0), lag=0.0, **changed):

@@ -10,7 +10,7 @@ import scipy.sparse
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.stepsizes.auto_proxy import Noise, Point, ProxyStep
+from proxyprox.stepsizes.auto import AutoStep, Noise, Point
 from proxyprox.stepsizes.base import Observation
 
 
@@ -89,6 +89,7 @@ def test_no_run_ends_above_its_start(batch, method, repeatable):
         assert loss.value(result.w) < loss.value(np.zeros(15))
 
 
+@pytest.mark.slow
 def test_poisson_rows_with_large_counts_do_not_throw_the_iterate_away():
     rng = np.random.default_rng(12)
     X = rng.normal(size=(2000, 20)) / np.sqrt(20)
@@ -158,7 +159,7 @@ def test_means_over_three_decades_are_left_stable(family):
 
 
 def fresh(**changed):
-    state = ProxyStep().init(np.zeros(3), None)
+    state = AutoStep().init(np.zeros(3), None)
     zero = np.zeros(3)
     return dataclasses.replace(state, previous=Point(zero, zero, None), eta=1e-3, **changed)
 
@@ -168,7 +169,7 @@ def observed(here, *, step, k=1, state=None, gaps=(None, None)):
     zero = np.zeros(3)
     elsewhere = ((zero, zero, gaps[0]),)
     seen = Observation(k, step, here, zero, half_gap=gaps[1], elsewhere=elsewhere)
-    return ProxyStep().observe(state or fresh(), seen)
+    return AutoStep().observe(state or fresh(), seen)
 
 
 def test_the_growth_of_one_rows_noise_is_its_smoothness_whatever_the_step():
@@ -214,7 +215,7 @@ def test_an_outlier_is_cut_to_what_noise_explains():
     state = fresh(noise=Noise(recent=1.0, spread=1.0), linear=np.zeros(3))
     zero, far = np.zeros(3), np.array([8.0, 0, 0])
     usual, cut = (
-        ProxyStep().observe(state, Observation(9, zero, gradient, zero, noise=1.0))
+        AutoStep().observe(state, Observation(9, zero, gradient, zero, noise=1.0))
         for gradient in (far / 8, far)
     )
     assert cut.noise.gain == pytest.approx(usual.noise.gain / 2)

@@ -26,7 +26,7 @@ if find_spec("expecttest") is None:
 from torch.testing._internal.common_optimizers import get_error_inputs_for_all_optims
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Mean, ProxyProx, Storm
+from proxyprox.torch import EMA, ImplicitStep, Mean, ProxyProx
 
 ADAM = functools.partial(torch.optim.Adam, lr=1e-2)
 CASES = {
@@ -36,9 +36,8 @@ CASES = {
     "weight decay": {"weight_decay": 0.1},
     "decoupled": {"weight_decay": 0.1, "decoupled_weight_decay": True, "correction": EMA(0.3)},
     "mean": {"correction": Mean(), "correction_weight": 0.5},
-    "STORM": {"correction": Storm(0.3)},
     "proxy alone": {"correction_weight": 0},
-    "torch inner": {"inner": ADAM, "keep_inner_state": True},
+    "torch inner": {"inner": ADAM},
     "random steps": {"stop": pp.stopping.RandomSteps(0.4)},
     "criterion": {"stop": pp.stopping.SDane(), "measure_residual": True},
 }

@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 import os
 import sys
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
@@ -61,7 +63,7 @@ def norm(x: Vector) -> float:
 
 
 def square(x: float) -> float:
-    """Return x², infinite where Python would raise."""
+    """Return x², infinite if Python would raise."""
     try:
         return x**2
     except OverflowError:
@@ -135,7 +137,7 @@ def copy_array(x: Vector) -> Vector:
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """Return ``x`` as a NumPy array, detaching and moving a torch tensor where needed."""
+    """Return ``x`` as a NumPy array, detaching and moving a torch tensor if needed."""
     if is_numpy_array(x):
         return x  # type: ignore[no-any-return]
     if hasattr(x, "detach"):
@@ -217,8 +219,9 @@ def solve_factored(factor: Matrix, rhs: Vector) -> Vector:
 
 
 def solve_upper(R: Matrix, rhs: Vector, *, transposed: bool = False) -> Vector:
-    """Return the solution x of ``R x = rhs`` or ``Rᵀ x = rhs``, R a regular upper triangle."""
+    """Return x of ``R x = rhs`` or ``Rᵀ x = rhs``, R the upper triangle of a regular matrix."""
     if type(R) is not np.ndarray:
+        R = namespace(R).triu(R)
         return namespace(R).linalg.solve(R.T if transposed else R, rhs)
     lapack = scipy.linalg.lapack
     trtrs = lapack.dtrtrs if R.dtype == np.float64 else lapack.strtrs
@@ -295,22 +298,23 @@ def _copy_record(x: Any) -> Any:
         for field in dataclasses.fields(x):
             object.__setattr__(twin, field.name, copy_tree(getattr(x, field.name)))
         return twin
+    content = x.__dict__
+    copies = {
+        name: y.copy("K") if type(y) is np.ndarray else copy_tree(y)
+        for name, y in content.items()
+        if type(y) not in ATOMS
+    }
+    if not copies and type(x).__dataclass_params__.frozen:
+        return x
     twin = object.__new__(type(x))
-    content = twin.__dict__
-    for name, y in x.__dict__.items():
-        kind = type(y)
-        if kind in ATOMS:
-            content[name] = y
-        else:
-            content[name] = y.copy("K") if kind is np.ndarray else copy_tree(y)
+    twin.__dict__.update(content, **copies)
     return twin
 
 
 def changed(record: Record, **fields: Any) -> Record:
     """Return a frozen dataclass with other values in some fields, without checking them again."""
     twin = object.__new__(type(record))
-    twin.__dict__.update(record.__dict__)
-    twin.__dict__.update(fields)
+    twin.__dict__.update(record.__dict__, **fields)
     return twin
 
 
@@ -331,6 +335,48 @@ def _copy_other(x: Any) -> Any:
     if scipy.sparse.issparse(x) or hasattr(x, "iloc") or isinstance(x, (set, bytearray)):
         return x.copy()
     return x
+
+
+# -- sequences that grow ---------------------------------------------------------------------------
+
+
+class Growing:
+    """A sequence that is never changed; :meth:`append` returns a longer one, mostly without a copy.
+
+    It shares its list with those that it was made from. A branch, made when the list has gone on
+    without it, gets a list of its own. A file gets what a sequence has in addition to an earlier
+    one of the same list. Floats in an ``array("d")`` take eight bytes each.
+    """
+
+    __slots__ = ("items", "length")
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self.items: Any = items if isinstance(items, array) else list(items)
+        self.length = len(self.items)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.islice(self.items, self.length)
+
+    def __getitem__(self, at: int) -> Any:
+        return self.items[at + self.length if at < 0 else at]
+
+    def __repr__(self) -> str:
+        return f"Growing({list(self)!r})"
+
+    def append(self, *added: Any) -> Growing:
+        """Return the sequence with something at its end."""
+        twin = Growing.__new__(Growing)
+        twin.items = self.items if len(self.items) == self.length else self.items[: self.length]
+        twin.items.extend(added)
+        twin.length = self.length + len(added)
+        return twin
+
+    def continues(self, before: Growing) -> bool:
+        """Tell whether an earlier one begins it."""
+        return before.items is self.items and before.length <= self.length
 
 
 def core_count() -> int:

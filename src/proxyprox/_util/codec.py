@@ -30,12 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import is_array_api_obj
 
-from proxyprox._util.arrays import namespace, to_numpy
+from proxyprox._util.arrays import Growing, namespace, to_numpy
 from proxyprox._util.digests import digest
 from proxyprox._util.files import atomic_output
 from proxyprox._util.trees import (
     CheckpointError,
-    Growing,
     class_name,
     field_defaults,
     field_names,

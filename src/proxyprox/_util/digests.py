@@ -43,7 +43,7 @@ def data_digest(X: Any) -> str:
 
 
 def fingerprint(loss: Any) -> str | None:
-    """Return a text that only equal losses share, or None where the loss cannot give one."""
+    """Return a text that only equal losses share, or None if the loss cannot give one."""
     offered = getattr(loss, "fingerprint", None)
     given = offered() if callable(offered) else None
     return None if given is None else str(given)

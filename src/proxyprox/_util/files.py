@@ -112,23 +112,7 @@ def atomic_write_bytes(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def atomic_write_text(path: str | os.PathLike[str], text: str) -> None:
-    r"""Write `text` to `path` as UTF-8 with the line ends it has; see `atomic_write_bytes`.
-
-    Parameters
-    ----------
-    path : path-like
-        Final name; its folder must exist.
-    text : str
-        The whole content.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     atomic_write_text(Path(folder) / "a.txt", "η = 1\n")
-    ...     (Path(folder) / "a.txt").read_text(encoding="utf-8")
-    'η = 1\n'
-    """
+    """Write `text` to `path` as UTF-8 with the line ends it has; see `atomic_write_bytes`."""
     atomic_write_bytes(path, text.encode("utf-8"))
 
 

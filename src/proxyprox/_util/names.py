@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 from proxyprox._util.validation import short
-
-Arguments = ParamSpec("Arguments")
-Returned = TypeVar("Returned")
 
 # What to write, for names that SciPy, scikit-learn and others use.
 INSTEAD = {
@@ -63,23 +57,13 @@ METHODS = {
 }
 
 
-def explain_names(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-    """Make a function answer arguments that it does not have with what to write instead."""
-    known = [name for name in inspect.signature(function).parameters if name != "self"]
-    called = function.__qualname__.removesuffix(".__init__")
-
-    @functools.wraps(function)
-    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
-        for name, value in kwargs.items():
-            if name not in known:
-                found = next((words for names, words in INSTEAD.items() if name in names), None)
-                close = difflib.get_close_matches(name, known, n=1)
-                found = found or (f"{close[0]}=" if close else "")
-                write = f"Write {found}." if found else f"It takes {', '.join(known)}."
-                raise TypeError(f"{called} takes no {name}=, got {short(value)}. {write}")
-        return function(*args, **kwargs)
-
-    return checked
+def unknown_argument(called: str, name: str, value: object, known: Sequence[str]) -> TypeError:
+    """Return the error for an argument that a function does not have: what to write instead."""
+    found = next((words for names, words in INSTEAD.items() if name in names), None)
+    close = difflib.get_close_matches(name, known, n=1)
+    found = found or (f"{close[0]}=" if close else "")
+    write = f"Write {found}." if found else f"It takes {', '.join(known)}."
+    return TypeError(f"{called} takes no {name}=, got {short(value)}. {write}")
 
 
 def method_named(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Signals within so many seconds of the one that raised belong to it: they disturb no saving.
+# Signals within this many seconds of the one that raised belong to it: they disturb no saving.
 BURST = 0.3
 
 _PROTECTED: set[CodeType] = set()

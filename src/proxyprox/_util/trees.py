@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 import types
 import typing
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -22,45 +20,6 @@ from proxyprox._util.validation import require_finite
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be used: missing, damaged, or of another run."""
-
-
-class Growing:
-    """A sequence that is never changed; :meth:`append` returns a longer one, mostly without a copy.
-
-    It shares its list with those that it was made from. A branch, made when the list has gone on
-    without it, gets a list of its own. A file gets what a sequence has in addition to an earlier
-    one of the same list. Floats in an ``array("d")`` take eight bytes each.
-    """
-
-    __slots__ = ("items", "length")
-
-    def __init__(self, items: Iterable[Any] = ()) -> None:
-        self.items: Any = items if isinstance(items, array) else list(items)
-        self.length = len(self.items)
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[Any]:
-        return itertools.islice(self.items, self.length)
-
-    def __getitem__(self, at: int) -> Any:
-        return self.items[at + self.length if at < 0 else at]
-
-    def __repr__(self) -> str:
-        return f"Growing({list(self)!r})"
-
-    def append(self, *added: Any) -> Growing:
-        """Return the sequence with something at its end."""
-        twin = Growing.__new__(Growing)
-        twin.items = self.items if len(self.items) == self.length else self.items[: self.length]
-        twin.items.extend(added)
-        twin.length = self.length + len(added)
-        return twin
-
-    def continues(self, before: Growing) -> bool:
-        """Tell whether an earlier one begins it."""
-        return before.items is self.items and before.length <= self.length
 
 
 def field_names(cls: type) -> list[str] | None:
@@ -100,7 +59,7 @@ def class_name(cls: Any) -> str:
     Examples
     --------
     >>> class_name(Growing)
-    'proxyprox._util.trees:Growing'
+    'proxyprox._util.arrays:Growing'
     """
     return f"{getattr(cls, '__module__', None)}:{getattr(cls, '__qualname__', cls.__name__)}"
 
@@ -186,29 +145,6 @@ def _require_array(name: str, array: Any, like: Vector) -> None:
     if type(array) is not type(like) or array.dtype != like.dtype or array.shape != like.shape:
         raise ValueError(f"{name} is no array of shape {tuple(like.shape)} and dtype {like.dtype}")
     require_finite(name, array)
-
-
-# -- generators, whose states are values -----------------------------------------------------------
-
-
-class Randomness:
-    """A generator that is brought to the states of runs; it knows in which one it is."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-        self._at: Mapping[str, Any] | None = None
-
-    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
-        """Return the generator in a state."""
-        if self._at is not state:
-            self.generator.bit_generator.state = state
-        self._at = None  # until it is asked where it is: whoever has it may draw
-        return self.generator
-
-    def now(self) -> Mapping[str, Any]:
-        """Return the state that it is in."""
-        self._at = state = self.generator.bit_generator.state
-        return state
 
 
 def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:

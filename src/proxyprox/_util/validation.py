@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import math
 import numbers
@@ -11,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import scipy.sparse
@@ -30,11 +31,15 @@ CAPABILITIES = {
     "solve_shifted": "a closed form, solve_shifted(v, eta)",
     "sample": "sampled gradients, sample(rng) and gradient(w, batch)",
     "everything": "full gradients, everything() and gradient(w, batch)",
+    "outputs": "the outputs of a model, outputs(points)",
     "samples": "the number of samples of a batch, samples(batch)",
 }
 # The largest whole number up to which floats, JSON and 64-bit integers agree.
 LARGEST_WHOLE = 2**53
 AS_NUMBERS = "Convert it to real numbers first."
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 
 class Words(str):
@@ -44,6 +49,11 @@ class Words(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def count_words(count: int, name: str, plural: str = "") -> str:
+    """Return a count with its noun, in the singular or the plural (by default with an s)."""
+    return f"{count:,} {name if count == 1 else plural or name + 's'}"
 
 
 def message(argument: str, got: Any, allowed: str, remedy: str = "") -> str:
@@ -245,7 +255,7 @@ def floating(argument: str, value: Any) -> Any:
 
 
 def require_point(argument: str, w: Any, size: int) -> None:
-    """Refuse what is no vector of so many parameters; cheap enough for every call."""
+    """Refuse what is no vector of the right size; cheap enough for every call."""
     if getattr(w, "shape", None) != (size,):
         raise _wrong_shape(argument, w, f"a one-dimensional array of length {size}")
 
@@ -293,7 +303,7 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments, as far as it can be seen.
+    """Tell whether a function can be called with a number of arguments, as far as it can be seen.
 
     A class is none, since it answers with an instance; ``int`` and ``float`` answer with numbers.
     """
@@ -319,3 +329,19 @@ def require_takes(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse an optional function that cannot be called as it will be."""
     if function is not None:
         require_function(name, function, arguments)
+
+
+def explain_names(function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+    """Make a function answer arguments that it does not have with what to write instead."""
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
+    called = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+        if unknown := [name for name in kwargs if name not in known]:
+            from proxyprox._util.names import unknown_argument
+
+            raise unknown_argument(called, unknown[0], kwargs[unknown[0]], known)
+        return function(*args, **kwargs)
+
+    return checked

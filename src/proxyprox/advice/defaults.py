@@ -12,25 +12,36 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, dtype_name
 from proxyprox._util.names import method_named
-from proxyprox._util.validation import Words, has, message, nonnegative, offers, require, whole
+from proxyprox._util.validation import (
+    Words,
+    count_words,
+    has,
+    message,
+    nonnegative,
+    offers,
+    require,
+    whole,
+)
 from proxyprox.advice.sampling import sampling_method
 from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.methods import DANE, SGD, Defaults, Method, ProxyBFGS, ProxyProx
+from proxyprox.learning import LearntProxy
+from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods.mapping import maps_outputs
 from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
-from proxyprox.result import Budget, Ledger, count_words
+from proxyprox.result import Budget, Ledger
 from proxyprox.stepsizes import StepSize
 from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
 
@@ -52,6 +63,8 @@ class DefaultsPolicy:
     close : float
         The share of the first gap that may be left, by a method's own model of the loss; no more
         than that is spent in float64. benchmarks/rounds.py compares it with what is left.
+    far : float
+        A small gradient ends no run whose model leaves more than this many times ``close``.
     small_by_differences, small_by_differences_float32 : float
         Of gradients by differences, whose errors are about as large.
     solver_steps : int
@@ -64,6 +77,7 @@ class DefaultsPolicy:
     small: float = 1e-8
     small_float32: float = 1e-5
     close: float = 1e-9
+    far: float = 1e3
     small_by_differences: float = 1e-5
     small_by_differences_float32: float = 1e-4
     solver_steps: int = 20
@@ -116,7 +130,8 @@ def choose_ends(
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
         return POLICY.most_steps, ends or (None, 0.0)
-    if exact and method is None and alone:
+    own = bool(getattr(method, "asks_outputs", False))
+    if (exact and method is None and alone) or own:
         # Steps and budgets are limits: what is not needed is not spent.
         ends = ends or (None, 0.0)
     return steps, ends
@@ -192,6 +207,8 @@ def choose_method(
         return DANE(eta="auto"), f"{why} and there is a non-smooth penalty)"
     if solves:
         return DANE(eta="auto"), f"{why})"
+    if maps_outputs(problem):
+        return ManifoldMapping(), " (chosen because both losses are of a model's outputs)"
     sampled = sampling_method(problem)
     if sampled is not None:
         return sampled[0], f" (chosen by size and shape: {sampled[1]})"
@@ -244,7 +261,9 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy = MeteredProxy(problem.proxy, ledger)
+        proxy: Any = MeteredProxy(problem.proxy, ledger)
+        if facts_of(problem.proxy).learns:
+            proxy = LearntProxy(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:

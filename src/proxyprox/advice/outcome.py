@@ -1,23 +1,40 @@
-"""How a finished run really went: what its losses, gradients and steps show.
+r"""How a run goes, and how a finished one really went: what losses, gradients and steps show.
 
 If the objective has no value that may be asked for, the target's gradients along the way are
-evidence that is paid for already (:class:`~proxyprox.path.GradientPath`). They estimate the change
-of the loss along the straight line from the start and along the path; only what both say counts.
+evidence that is paid for already. For a loss of constant curvature
+
+.. math:: L(b) - L(a) = \tfrac12 \langle \nabla L(a) + \nabla L(b), b - a\rangle,
+
+so two answers estimate how the loss changed between their points. :class:`GradientPath` applies it
+twice: along the straight line from the start, and summed along the path. If the curvature changes,
+the two differ; only what both say counts.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from array import array
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from proxyprox._util.arrays import Vector, copy_array, dot, norm, same_point
-from proxyprox.oracle import value_for_report
-from proxyprox.path import Answers, GradientPath, is_above, precision, rounding
+from proxyprox._util.arrays import (
+    Growing,
+    Vector,
+    changed,
+    copy_array,
+    copy_tree,
+    dot,
+    norm,
+    rounding,
+    same_point,
+)
+from proxyprox._util.validation import count_words
+from proxyprox.oracle import copying, reports_values
 from proxyprox.problems import Problem
-from proxyprox.result import Result, Status, Trace
+from proxyprox.problems.problem import facts_of
+from proxyprox.result import Ledger, Result, Status, StepRecord
 
 Array = Any
 
@@ -78,6 +95,297 @@ class OutcomePolicy:
 POLICY = OutcomePolicy()
 
 
+def is_above(first: float, last: float, like: Vector) -> bool:
+    """Tell whether the last value is above the first by more than rounding."""
+    slack = rounding(like) * max(abs(first), abs(last)) + (10 * rounding(like, 1)) ** 2
+    return not math.isfinite(last) or last - first > slack
+
+
+class Answers(NamedTuple):
+    """The target's answers in numbers, a column each.
+
+    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖; ``slope`` and ``start_slope`` are ⟨g_k, u⟩ and
+    ⟨g_0, u⟩ for the direction u from x_0 to x_k; ``along`` is the change of the loss by the
+    trapezoidal rule along the path, ``varied`` the sum of its changes' sizes, and ``penalty`` the
+    change of the penalty since x_0.
+    """
+
+    norm: Array
+    distance: Array
+    slope: Array
+    start_slope: Array
+    along: Array
+    varied: Array
+    penalty: Array
+
+    @property
+    def line(self) -> Array:
+        """The change since x_0 by the trapezoidal rule on the straight line."""
+        return self.distance * (self.slope + self.start_slope) / 2 + self.penalty
+
+    @property
+    def path(self) -> Array:
+        """The change since x_0 by the trapezoidal rule along the path."""
+        return self.along + self.penalty
+
+    @property
+    def parts(self) -> Array:
+        """The size of what the change is the sum of."""
+        slopes = np.abs(self.slope) + np.abs(self.start_slope)
+        return self.distance * slopes / 2 + np.abs(self.penalty)
+
+    def moved(self) -> Answers:
+        """Return the answers away from the start."""
+        return Answers(*np.array(self)[:, self.distance > 0])
+
+
+WIDTH = len(Answers._fields)
+
+
+@dataclass(frozen=True)
+class GradientPath:
+    """The target's answers along a run.
+
+    ``exact`` tells whether every answer was a full gradient; ``numbers`` has those of
+    :class:`Answers` for each answer, one answer after the other. If values are told,
+    ``start_value`` is the first of them, ``best`` the point of the lowest; ``idle`` counts the
+    rounds since the value or the gradient last fell.
+    """
+
+    start: Vector | None = None
+    start_gradient: Vector | None = None
+    point: Vector | None = None
+    gradient: Vector | None = None
+    exact: bool = True
+    numbers: Growing = field(default_factory=lambda: Growing(array("d")))
+    start_value: float = math.nan
+    value: float = math.nan
+    best: Vector | None = None
+    best_value: float = math.nan
+    least_norm: float = math.inf
+    idle: int = 0
+
+    def add(
+        self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool,
+        value: float | None, smaller: float = 1.0, idle: int = 1,
+    ) -> GradientPath:  # fmt: skip
+        """Return the path with the answer at a point, whose arrays may not change later.
+
+        A gradient below the share ``smaller`` of the smallest so far has fallen. The answer counts
+        as ``idle`` rounds if neither the value nor the gradient fell.
+        """
+        valued: dict[str, Any] = {}
+        if value is not None:
+            size = _distance(point, gradient, penalty)
+            valued = self._values_with(point, size, value, smaller, idle)
+        distance = slope = start_slope = along = varied = added = 0.0
+        start, start_gradient = self.start, self.start_gradient
+        if start is None:
+            start, start_gradient = point, gradient
+        else:
+            before, way = self.last, point - start
+            distance = norm(way)
+            if distance > 0:
+                along_way = way / distance
+                slope, start_slope = dot(gradient, along_way), dot(start_gradient, along_way)
+            change = dot(self.gradient + gradient, point - self.point) / 2
+            along, varied = before.along + change, before.varied + abs(change)
+            if penalty is not None:
+                added = float(penalty.value(point)) - float(penalty.value(start))
+                # A point outside the penalty's domain says nothing of a rise.
+                added = added if math.isfinite(added) else -math.inf
+        numbers = norm(gradient), distance, slope, start_slope, along, varied, added
+        return changed(
+            self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
+            exact=self.exact and exact, numbers=self.numbers.append(*numbers), **valued,
+        )  # fmt: skip
+
+    def begun_again(self, w0: Vector) -> GradientPath:
+        """Return the path of a run that begins at its second point; a value at w0 is kept."""
+        kept = self.start_value if same_point(self.start, w0) else math.nan
+        return GradientPath(exact=self.exact, start_value=kept)
+
+    def _values_with(
+        self, point: Vector, size: float, value: float, smaller: float, idle: int
+    ) -> dict[str, Any]:
+        """Return the lowest value and gradient with a new one, and for how long neither fell."""
+        found: dict[str, Any] = {"value": value, "idle": self.idle + idle}
+        if self.start is None and math.isnan(self.start_value):
+            found["start_value"] = value
+        if size < smaller * self.least_norm:
+            found |= {"least_norm": size, "idle": 0}
+        if math.isfinite(value) and not value >= self.best_value:
+            if self.best is None or is_above(value, self.best_value, point):
+                found["idle"] = 0
+            found |= {"best": point, "best_value": value}
+        return found
+
+    def known_values(
+        self, problem: Problem, w0: Vector, answer: Vector
+    ) -> tuple[float | None, float | None]:
+        """Return the losses at the start and at the answer, penalty included, if they were told."""
+        first = last = None
+        # A function whose evaluations count is not called for a report.
+        counted = getattr(problem.objective, "evaluations", 0) > 0
+        if math.isfinite(self.start_value) and (counted or same_point(self.start, w0)):
+            first = _total(problem, self.start_value, w0)
+        if same_point(self.best, answer):
+            last = _total(problem, self.best_value, answer)
+        elif same_point(w0, answer):
+            last = first
+        return first, last
+
+    def lowest(self, problem: Problem, w0: Vector, first: float) -> tuple[Vector, float]:
+        """Return the start, or the best point if that is lower, and the loss there."""
+        if self.best is None:
+            return w0, first
+        least = _total(problem, self.best_value, self.best)
+        return (self.best, least) if least < first else (w0, first)
+
+    def size(self, penalty: Any) -> float:
+        """Return how far the last gradient is from zero."""
+        return _distance(self.point, self.gradient, penalty)
+
+    def limit(self, tol: float, atol: float, penalty: Any) -> float:
+        """Return how far from zero a gradient may be that is within a tolerance of it."""
+        return max(tol * _distance(self.start, self.start_gradient, penalty), atol)
+
+    def __len__(self) -> int:
+        return len(self.numbers) // WIDTH
+
+    @property
+    def last(self) -> Answers:
+        """The last answer."""
+        return Answers(*self.numbers.items[len(self.numbers) - WIDTH : len(self.numbers)])
+
+    @property
+    def first_norm(self) -> float:
+        """The norm of the first answer; NaN if there is none."""
+        return float(self.numbers[0]) if len(self) else math.nan
+
+    def answers(self, begin: int, end: int) -> Answers:
+        """Return the answers from one number up to another."""
+        first, last = WIDTH * max(0, begin), WIDTH * min(end, len(self))
+        return Answers(*np.array(self.numbers.items[first:last]).reshape(-1, WIDTH).T)
+
+    def newest(self, count: int) -> Answers:
+        """Return the last answers."""
+        return self.answers(len(self) - count, len(self))
+
+    def require_valid(self, steps: int) -> None:
+        """Refuse what is not a path of this many steps."""
+        # A run that turned back from its first point has no answer from there.
+        floats = isinstance(self.numbers.items, array) and not len(self.numbers) % WIDTH
+        if not floats or steps - len(self) not in (0, 1):
+            raise ValueError(f"the path is not one of {steps} steps")
+        if len(self) and any(x is None for x in (self.start, self.gradient, self.point)):
+            raise ValueError("the path has no start")
+
+
+def path_after(parts: Any, state: Any, answers: Any, after: Any, finite: bool) -> GradientPath:
+    """Return the path with the answers that have led to a state of the method."""
+    path: GradientPath = state.path
+    query = state.question
+    if query.outputs:
+        # A method that maps outputs knows its best point; gradients are not known.
+        if not math.isfinite(after.value):
+            return path
+        begun, unknown = path.start is not None, 0 * after.w
+        path = path.add(after.w, unknown, None, exact=False, value=after.value)
+        # The first point asked about is a w0 that was given.
+        return path if begun else changed(path, start_value=answers.value)
+    nowhere = path.start is None and not state.starts
+    point, gradient, value = query.points[0], answers.gradients[0], answers.value
+    valued, w = value is None or math.isfinite(value), state.method.w
+    # A line search that has come back to its iterate is at its end.
+    again = parts.method.backtracks and same_point(path.point, w)
+    idle = POLICY.idle if again and same_point(point, w) else 1
+    # A trial point without an answer is no part of the path: the run stayed where it was.
+    if not finite or not (valued or nowhere or path.start is not None):
+        point, gradient, value, idle = path.point, path.gradient, path.value, 0
+    elif state.starts and path.start is not None and same_point(point, after.w):
+        # The run begins here: a first gradient elsewhere, however large, is no measure.
+        path = path.begun_again(parts.start)
+    if point is None:
+        return path
+    exact = query.batch is None or query.exact
+    return path.add(
+        point, gradient, parts.penalty, exact=exact, value=value, smaller=POLICY.smaller, idle=idle
+    )
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Which outer steps were blocked: the proxy was not finite at a trial point, and it mattered.
+
+    It mattered if a subproblem had no finite solution, so that the step had to be shortened, or
+    if the inner rule failed. A line search that turns back from an infinity in time is no fault.
+    """
+
+    blocked: tuple[int, ...] = ()
+    words: str = ""
+
+    def add(self, k: int, fault: tuple[str, Vector], w: Vector) -> Faults:
+        """Return the faults with that of step k from w."""
+        what, point = fault
+        with np.errstate(over="ignore", invalid="ignore"):
+            away = norm(point - w)
+        where = f"at a distance of {away:.3g} from w" if math.isfinite(away) else "far from w"
+        return Faults((*self.blocked, k), f"the proxy's {what} was not finite {where}")
+
+    def in_a_row(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` of all steps were blocked."""
+        return steps >= row and self.blocked[-row:] == tuple(range(steps - row, steps))
+
+    def stuck(self, steps: int, row: int) -> bool:
+        """Tell whether the last ``row`` steps, or most of all, were blocked."""
+        return self.in_a_row(steps, row) or 2 * len(self.blocked) > steps
+
+    def summary(self, steps: int) -> str:
+        """Return what was met, where and how often, as a sentence."""
+        often = f"{len(self.blocked):,} of {count_words(steps, 'step')}"
+        return f"That was so in {often}; in the last of them {self.words}."
+
+
+def _total(problem: Problem, value: float, point: Vector) -> float:
+    """Return a value of the target with the penalty's."""
+    penalty = copying(problem.penalty)
+    return value if penalty is None else value + float(penalty.value(point))
+
+
+def _distance(point: Vector, gradient: Vector, penalty: Any) -> float:
+    """Return how far the gradient, with the penalty's if there is one, is from zero."""
+    return norm(gradient) if penalty is None else float(penalty.distance(point, gradient))
+
+
+def value_for_report(
+    problem: Problem, w: Vector, faults: list[str] | None = None, ledger: Ledger | None = None
+) -> float | None:
+    """Return the loss at a point for a report; None if it has none, or its use is accounted.
+
+    What goes wrong is added to ``faults``, and the call to the ledger.
+    """
+    if not reports_values(problem.objective):
+        return None
+    if ledger is not None:
+        ledger.value_calls += 1
+    try:
+        with np.errstate(all="ignore"):
+            return float(problem.value(w))
+    except Exception as error:
+        # A run that is finished and paid for is not lost to a function that only reports on it.
+        if faults is not None:
+            faults.append(f"{type(error).__name__}: {error}")
+        return None
+
+
+def describe_gradients(problem: Problem) -> str:
+    """Return where the gradients come from that are not the user's own."""
+    parts = {"target": problem.objective, "proxy": problem.proxy}
+    known = {role: facts_of(part).gradient_source for role, part in parts.items()}
+    return "; ".join(f"{role}: {source}" for role, source in known.items() if source)
+
+
 class Finding(NamedTuple):
     """The status that the gradients support, and what was seen."""
 
@@ -107,7 +415,7 @@ def rounds_off(path: GradientPath, promise: float, *, stalled: bool) -> bool:
     """
     if path.best is None or not math.isfinite(path.start_value):
         return False
-    blur = POLICY.blurred * precision(path.best)
+    blur = POLICY.blurred * rounding(path.best, 1)
     lost = blur * max(abs(path.best_value), abs(path.start_value))
     # By the third answer the method has seen what its own steps lead to.
     began = len(path) > 2 and path.start_value - path.best_value <= lost
@@ -115,6 +423,40 @@ def rounds_off(path: GradientPath, promise: float, *, stalled: bool) -> bool:
         return False
     norms = path.newest(len(path)).norm
     return stalled or bool(norms.min() <= math.sqrt(blur) * norms.max())
+
+
+def known_ahead(parts: Any, state: Any) -> float:
+    """Return the target's gradient at the newest iterate, as a norm, if no question is needed.
+
+    If L − L̂ is linear, φ = L̂ + ⟨∇L(w_k) − ∇L̂(w_k), ·⟩ is L up to a constant: so are its
+    gradients. Infinite if that is not known.
+    """
+    if not len(state.trace) or state.average is not None or not state.path.exact:
+        return math.inf
+    newest: StepRecord = state.trace[-1]
+    same = newest.eta == math.inf and parts.method.models_target(parts.problem)
+    return newest.residual if same else math.inf
+
+
+def settled(parts: Any, state: Any) -> bool:
+    """Tell whether nothing but rounding is left to gain, where a run has stalled or began."""
+    promise = parts.method.promise(copy_tree(state.method))
+    return rounds_off(state.path, promise, stalled=stalled(parts, state))
+
+
+def stalled(parts: Any, state: Any) -> bool:
+    """Tell whether neither the target's value nor its gradient fell in the last rounds."""
+    method = parts.method
+    if method.asks_outputs:
+        return method.ends(copy_tree(state.method), 0.0, 0.0) is not None
+    w, last = state.method.w, state.path.point
+    if state.path.idle < POLICY.idle:
+        return False
+    if not method.backtracks or last is None:
+        return True
+    # A search goes on if the last trial was rejected and the next one is much nearer.
+    ahead = norm(method.ask(copy_tree(state.method)).points[0] - w)
+    return not 0 < ahead <= norm(last - w) / 2
 
 
 @dataclass(frozen=True)
@@ -155,7 +497,7 @@ def finding(path: GradientPath, answer: Vector, last: Vector, moved: Array) -> F
     distance, here, two = norm(way), norm(path.start), path.newest(2)
     away = max(two.distance[-1], np.median(end.newest.distance))
     # A gradient that is zero but for rounding says nothing of where it leads.
-    blur = precision(answer)
+    blur = rounding(answer, 1)
     if not (distance > math.sqrt(blur) * here and end.size * away > (10 * blur) ** 2):
         return None
     seen = (
@@ -286,8 +628,8 @@ def _status(
     result: Result, path: GradientPath, w0: Vector, values: tuple[float, float] | None
 ) -> tuple[Status, str]:
     """Return the status that the evidence supports, and what was seen if it leaves doubts."""
-    status, trace, doubt, blur = result.status, result.trace, result.doubt, rounding(result.w)
-    if not status.success or len(trace) == 0:
+    status, rows, doubt, blur = result.status, result.trace.rows, result.doubt, rounding(result.w)
+    if not status.success or not rows:
         return status, ""
     if values is None and doubt is not None:
         return doubt.status, doubt.text
@@ -299,15 +641,17 @@ def _status(
         return Status.GREW if grew else Status.ABOVE_START, ""
     with np.errstate(over="ignore", invalid="ignore"):
         still = norm(result.last - w0) <= 10 * blur * norm(w0)
-    failed = not still and _mostly_failed(trace, blur, blur * result.first_gradient)
+    failed = not still and _mostly_failed(rows, blur, blur * result.first_gradient)
     if failed and not (result.fell if values is None else values[1] < values[0]):
         return Status.INNER_RULE_FAILED, ""
     return status, "The inner rule failed in most steps." if failed else ""
 
 
-def _mostly_failed(trace: Trace, still: float, small: float) -> bool:
+def _mostly_failed(rows: list[StepRecord], still: float, small: float) -> bool:
     """Tell whether the inner rule failed in most steps, by more than rounding."""
-    moved = trace["displacement"]
-    failed = np.array([row.held is False for row in trace], dtype=bool)
-    failed &= (moved > still * moved.max(initial=0.0)) & ~(trace["residual"] <= small)
-    return bool(failed.sum() > len(trace) / 2)
+    farthest = max((row.displacement for row in rows), default=0.0)
+    failed = sum(
+        row.held is False and row.displacement > still * farthest and not row.residual <= small
+        for row in rows
+    )
+    return failed > len(rows) / 2

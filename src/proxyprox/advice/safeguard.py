@@ -23,7 +23,7 @@ What is charged, all of it in the run's ledger:
   back for the last time, and is never exceeded.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
-Where the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
+If the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
 three standard errors (more if they come from fewer than eight samples: Student's quantile), and by
 more than rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
 the log "proxyprox" say so at that moment.
@@ -41,17 +41,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import scipy
 
-from proxyprox._util.arrays import Vector, copy_tree, dot, norm
-from proxyprox._util.trees import CheckpointError, Growing, require_form
+from proxyprox._util.arrays import Growing, Vector, copy_tree, dot, norm, rounding
+from proxyprox._util.trees import CheckpointError, require_form
+from proxyprox._util.validation import count_words
 from proxyprox.advice.outcome import POLICY as OUTCOME
 from proxyprox.checkpoint import refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
-from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, copying, price
-from proxyprox.path import rounding
-from proxyprox.problems.protocols import facts_of, halves_of
-from proxyprox.result import Budget, Result, Status, count_words
+from proxyprox.oracle import (
+    Purchase,
+    Query,
+    Step,
+    Told,
+    answer_query,
+    charge,
+    copying,
+    price,
+)
+from proxyprox.problems.problem import facts_of, halves_of
+from proxyprox.result import Budget, Result, Status
 
 if TYPE_CHECKING:
     from proxyprox.run import Run
@@ -147,7 +156,7 @@ class Check:
 
     @property
     def doubt(self) -> str:
-        """That the gap is no more than noise, in words; empty where it is clear."""
+        """That the gap is no more than noise, in words; empty if it is clear."""
         if self.clear or abs(self.gap) <= self.rounding:
             return ""
         return f"within the error ({abs(self.gap) / self.standard_error:.2g} standard errors)"
@@ -183,7 +192,7 @@ class Evidence:
 
     @property
     def use_of_samples(self) -> str:
-        """Where the samples went, in words; empty where the rival drew none."""
+        """Who drew the samples, in words; empty if the rival drew none."""
         others = self.samples.keys() - {"run", "held out"}
         if not any(self.samples[name] for name in others):
             return ""
@@ -304,6 +313,11 @@ class SafeguardedRun:
             logging.getLogger("proxyprox").warning(step.note)
         return step
 
+    @property
+    def left(self) -> float:
+        """What is left to gain by the method's model: see :class:`~proxyprox.Run`."""
+        return self._arms.run.left
+
     def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
         return self._arms.state.proxy and self._arms.run.converged(tol, atol)
@@ -358,7 +372,7 @@ class _Arms:
         """Keep the answer to the leader's question; the arms have one ledger."""
         if not self.state.proxy:
             self._charge(self.leader.open_question())
-            self.ledger.add(answer.extra)
+            charge(self.ledger, answer.extra)
         self.leader.hold(answer)
 
     def take_steps(self) -> Step:
@@ -382,8 +396,8 @@ class _Arms:
         step = step or rival
         self._note(steps=before.steps + 1)
         both = self.state.proxy and self.state.rival
-        if both and self.run.faults.in_a_row(self.run.steps, OUTCOME.row):
-            self._drop_proxy(self.run.faults.words)
+        if both and self.run.state.faults.in_a_row(self.run.steps, OUTCOME.row):
+            self._drop_proxy(self.run.state.faults.words)
         if self.state.steps >= before.next_check:
             self._compare_arms()
         assert step is not None
@@ -651,11 +665,11 @@ class _Arms:
         return next((n for n, limit in limits.items() if limit and after[n] > limit), None)
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
-        self.ledger.add(self._price([Purchase(query.batch, len(query.points), int(samples))]))
+        charge(self.ledger, self._price([Purchase(query.batch, len(query.points), int(samples))]))
 
     def _answers(self, query: Query) -> Told:
         told = answer_query(self.problem.objective, query)
-        self.ledger.add(told.extra)
+        charge(self.ledger, told.extra)
         return told
 
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
@@ -664,7 +678,7 @@ class _Arms:
         # The Gauss–Legendre nodes on [0, 1]; both weigh one half.
         nodes = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
         for number, batch in enumerate(batches):
-            halves = copy_tree(halves_of(objective, batch))
+            halves = copy_tree(halves_of(facts_of(objective), batch))
             at_nodes = []
             for t in nodes if self._repeatable else (nodes[number % 2],):
                 query = Query(batch, (b + t * (a - b),), halves)

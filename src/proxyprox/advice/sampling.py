@@ -2,7 +2,7 @@
 
 A round of ProxyBFGS in the metric of m sampled rows leaves about ``1.5 d / m`` of the gap, so that
 ``R = log(1e9) / log(m / 1.5 d)`` rounds reach the default end; each is a pass over all rows. The
-sample's minimum takes a few Hessians of m rows. Where that is dear, L-BFGS begins alone, and the
+sample's minimum takes a few Hessians of m rows. If that is dear, L-BFGS begins alone, and the
 Hessian is formed if more rounds than it takes seem to be left.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from proxyprox.methods import ProxyBFGS
 from proxyprox.problems import Problem, Zero
-from proxyprox.problems.protocols import Work, facts_of
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Work
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,3 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
 def costs(work: Work, size: int) -> tuple[float, float]:
     """Return what a Hessian of all rows takes, and a factor, in passes."""
     return POLICY.hessian * work.hessian / work.gradient, POLICY.factor * size**3 / work.gradient
-
-
-def as_problem(given: Any) -> Any:
-    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
-    return Problem(given) if facts_of(given).subsample is not None else given

@@ -452,7 +452,7 @@ class PartitionedGLM(LinearLoss):
         """Return ∇²L(w) v in one pass."""
         question = "hvp", self._point(w), self._point(v, "v")
         (product,) = self.design.mean("Hessian product", self.family, [question])
-        return product + self._ridge(v)
+        return product + self.ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w), of one pass."""
@@ -476,7 +476,7 @@ class PartitionedGLM(LinearLoss):
         value, gradient, *more = self.design.mean("gradient", self.family, questions)
         value += float(w @ (self._strengths * w)) / 2
         matrix = more[0] + np.diag(self._strengths) if more else None
-        return w.copy(), value, gradient + self._ridge(w), matrix
+        return w.copy(), value, gradient + self.ridge(w), matrix
 
     def _point(self, w: Vector, name: str = "w") -> Vector:
         check.require_point(name, w, self.dim)

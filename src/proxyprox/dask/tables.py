@@ -61,7 +61,7 @@ class Block(NamedTuple):
 
 
 def open_partition(part: Any) -> tuple[Any, Any, Any]:
-    """Return a partition's inputs, labels (NaN where there are none) and weights."""
+    """Return a partition's inputs, labels (NaN if there are none) and weights."""
     X, *rest = part() if callable(part) else part
     y, weights = (*rest, None, None)[:2]
     return X, np.full(X.shape[0], np.nan) if y is None else y, weights

@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import generator, has, message, one_of, positive, whole
+from proxyprox._util.validation import (
+    explain_names,
+    generator,
+    has,
+    message,
+    one_of,
+    positive,
+    whole,
+)
 from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.advice.outcome import value_for_report
 from proxyprox.diagnostics import curvature
 from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
 from proxyprox.diagnostics.rehearsal import rehearse
@@ -37,17 +45,17 @@ from proxyprox.diagnostics.sampling import (
 )
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracle import MeteredProxy, value_for_report
+from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
+    facts_of,
     is_exact,
     require_allowed,
     require_problem,
     starting_point,
 )
-from proxyprox.problems.protocols import facts_of
 from proxyprox.result import Ledger
 
 

@@ -21,7 +21,7 @@ from proxyprox.diagnostics.report import Matrix
 from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
 from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 
 Product = Callable[[Vector], Vector]
 
@@ -331,7 +331,7 @@ class HessianProbe:
         return len(self.batches) > 1
 
     def price(self, products: int) -> int:
-        """Return the target gradients that so many products at one point cost."""
+        """Return the target gradients that this many products at one point cost."""
         return len(self.batches) * (products + 1) if self.batches else products
 
     def visit(self, w: Vector, start: Vector, share: int) -> Visit:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxyprox._util.validation import instance, positive
+from proxyprox._util.validation import count_words, instance, positive
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
 from proxyprox.averaging import Averaging, Last, Uniform
 from proxyprox.diagnostics.rehearsal import STEPS, rehearse
@@ -22,7 +22,7 @@ from proxyprox.diagnostics.rounds import rehearse_rounds
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.oracle import Query, price
 from proxyprox.problems import Problem
-from proxyprox.result import Budget, Ledger, as_budget, count_words
+from proxyprox.result import Budget, Ledger, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
@@ -56,7 +56,7 @@ class RunPlan:
     problem : Problem
         The problem to run: with the scaled proxy, if one is offered.
     w0 : array
-        Where the audit began, and the run should.
+        The point at which the audit began, and the run should begin.
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
     atol : float

@@ -28,7 +28,7 @@ batches of b rows. The components' excesses x are then coupled,
 
 and the eigenvalues of that matrix take the place of q²: steps so long that one is 1 or more
 diverge, however little noise there is at the minimum. The mean of the iterates meets the noise of
-its average excess. Where A was only met on a subspace, which holds a small part of its trace, that
+its average excess. If A was only met on a subspace, which holds a small part of its trace, that
 noise is taken to have the shape of the noise at the minimum, which is known as a whole.
 
 A loss that is not quadratic bends: iterates that noise scatters over an excess v have a mean that
@@ -80,7 +80,7 @@ class QuadraticModel:
         Whether A is the projection on a part of the space.
     tail : float
         How much more the sizes of batches' noise vary than those of Gaussian noise, at the point or
-        on the way there; about 1 where no row stands out.
+        on the way there; about 1 if no row stands out.
     """
 
     A: Matrix
@@ -117,7 +117,7 @@ def rehearse(
     epsilon : float
         Wanted suboptimality.
     steps : int, optional
-        Compare step sizes by the excess after so many steps instead.
+        Compare step sizes by the excess after this many steps instead.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def rehearse(
 
 
 def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
-    """Yield when last and mean iterate reach ε, or what they reach after so many steps."""
+    """Yield when last and mean iterate reach ε, or what they reach after this many steps."""
     limit = epsilon if steps is None else np.finfo(np.float64).max
     for averaged, curve in enumerate(excess):
         first = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)

@@ -6,7 +6,7 @@ proxy's Hessian P at the best of these points, c and λ are fitted as in the run
 
 .. math:: \log\frac{(s^\top Ms)(y^\top M^{-1}y)}{(s^\top y)^2}, \qquad M = cP + \lambda I,
 
-tells how far the metric M is off: it is zero where :math:`Ms \parallel y`. Everything else is a
+tells how far the metric M is off: it is zero if :math:`Ms \parallel y`. Everything else is a
 rehearsal that costs the target nothing:
 
 - *ProxyBFGS* minimises a quadratic with the target's gradient at that point and the Hessian
@@ -55,7 +55,7 @@ from proxyprox.intervals import Interval
 from proxyprox.methods import ProxyBFGS
 from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
-from proxyprox.oracle import MeteredProxy, answer_query
+from proxyprox.oracle import MeteredProxy, answer_query, charge
 from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero
 from proxyprox.result import Ledger
 from proxyprox.run import Run
@@ -167,7 +167,7 @@ def first_rounds(problem: Problem, w0: Vector, rounds: int) -> tuple[list[Seen],
     while len(seen) < rounds:
         query, begun = run.ask(), time.perf_counter()
         told = answer_query(problem.objective, query)
-        run.ledger.add({"target_seconds": time.perf_counter() - begun, **told.extra})
+        charge(run.ledger, {"target_seconds": time.perf_counter() - begun, **told.extra})
         gradient = to_numpy(told.gradients[0]).astype(np.float64)
         if not np.isfinite(gradient).all() and not seen:
             raise NonFiniteError("the target's gradient is not finite at the first point")

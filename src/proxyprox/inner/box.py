@@ -45,7 +45,7 @@ def factored(matrix: Array, shift: float) -> Callable[[Array], Array]:
 def box_minimum(B: Array, g: Array, low: Array, high: Array) -> Array:
     """Return the minimiser of ``g·p + p·Bp/2`` within bounds, by projected Newton steps from 0.
 
-    Where a bound is so close that it blocks such a step, one along the gradient reaches it.
+    If a bound is so close that it blocks such a step, one along the gradient reaches it.
     """
 
     def model(p: Array) -> float:

@@ -10,11 +10,19 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, norm, rounding, zeros_like
 from proxyprox._util.validation import has
-from proxyprox.inner.base import Auto, NonFiniteError, SolverPolicy, Subproblem
+from proxyprox.inner.base import (
+    Auto,
+    Criterion,
+    NonFiniteError,
+    Progress,
+    Relative,
+    Residual,
+    SolverPolicy,
+    Subproblem,
+)
 from proxyprox.inner.box import minimise_in_box
 from proxyprox.penalties import Box
 from proxyprox.problems.quadratic import NotConvexError
-from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
 
 def minimise_exactly(
@@ -91,7 +99,7 @@ class _Far(Criterion):
 
 
 def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vector | None:
-    """Return the minimiser of a loss that may have none, or None where none is found.
+    """Return the minimiser of a loss that may have none, or None if none is found.
 
     The logistic loss of separable rows, say, has none: its gradient vanishes far away, but
     the point moves on however small the gradient is. None is also returned for a loss without a

@@ -12,15 +12,16 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import has
 from proxyprox.inner.base import (
+    Criterion,
     InnerResult,
     Memory,
     NonFiniteError,
     Patience,
+    Progress,
     Solver,
     Subproblem,
     next_to_rounding,
 )
-from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class ProximalGradient(Solver):
     Parameters
     ----------
     max_steps : int
-        Give up after so many steps, with the rule recorded as not held.
+        Give up after this many steps, with the rule recorded as not held.
 
     References
     ----------
@@ -44,14 +45,11 @@ class ProximalGradient(Solver):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, ProxyProx, logistic_regression, minimize
+    >>> from proxyprox import Problem, Quadratic, minimize
     >>> from proxyprox.inner import ProximalGradient
-    >>> target = logistic_regression(np.eye(2), [0, 1], l2=0.1)
-    >>> problem = Problem(target, target.label_free())
-    >>> found = minimize(problem, method=ProxyProx(1.0), inner=ProximalGradient(), steps=20)
-    >>> bool(np.linalg.norm(target.gradient(found.w)) < 0.01)
-    True
+    >>> problem = Problem(Quadratic([[2.0]], b=[-2.0]), proxy=Quadratic([[1.0]]))
+    >>> minimize(problem, inner=ProximalGradient(), steps=60).w.round(3)
+    array([1.])
     """
 
     max_steps: int = 20_000

@@ -20,11 +20,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from array_api_compat import is_array_api_obj
 
-from proxyprox._util.arrays import Matrix, Vector
+from proxyprox._util.arrays import Matrix, Vector, changed
 from proxyprox.corrections import Correction, Plain, estimate_of
-from proxyprox.stepsizes.auto import as_step_size
+from proxyprox.result import Status
+from proxyprox.stepsizes.auto import AutoStep, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
+from proxyprox.stepsizes.distance import WithoutProxy
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,15 @@ class Request:
     start : bool
         Whether the method is still choosing where to begin, between two points: if it moves to the
         second one, the run counts as begun there, and it does not end before both are known.
+    outputs : bool
+        Ask for the outputs of the target's model at the points, in place of gradients.
     """
 
     points: tuple[Vector, ...]
     everything: bool = False
     value: bool = False
     start: bool = False
+    outputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,16 +67,18 @@ class Answers:
     batch : object
         The batch as the objective drew it, such as an array of row numbers.
     noise : float or None
-        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None where it
+        An estimate of ``E‖g − ∇L‖²`` for the first gradient; 0 for an exact one, None if it
         is not known.
     half_gaps : tuple of arrays
         At each point, half the difference of two half batches' gradients: samples of that noise.
-        Empty where there are no halves.
+        Empty if there are no halves.
     value : float or None
-        The loss at the first point, without the penalty; None where it is not known.
+        The loss at the first point, without the penalty; None if it is not known.
     curvature : array of shape (d, d) or None
         An approximate Hessian of the target at the first point, positive semidefinite, where the
         objective has one at no extra cost: ``curvature(w)``.
+    outputs : tuple of arrays
+        The outputs of the target's model at the points, if those were asked for.
     """
 
     gradients: tuple[Vector, ...]
@@ -79,6 +87,7 @@ class Answers:
     half_gaps: tuple[Vector, ...] = ()
     value: float | None = None
     curvature: Matrix | None = None
+    outputs: tuple[Any, ...] = ()
 
 
 class OuterStep:
@@ -211,13 +220,17 @@ class Method:
     needs: ClassVar[tuple[str, ...]] = ()
     two_points: bool = False
     backtracks: ClassVar[bool] = False
+    asks_outputs: ClassVar[bool] = False
     eta: Eta
 
     @property
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
         eta = getattr(self, "eta", None)
-        return Constant(math.nan) if eta is None else as_step_size(eta)
+        rule = Constant(math.nan) if eta is None else as_step_size(eta)
+        if isinstance(rule, AutoStep) and not self.uses_proxy:
+            return WithoutProxy(rule)
+        return rule
 
     def defaults(self) -> Defaults | None:
         """Return the solver and the criterion to use if the caller names none.
@@ -249,6 +262,15 @@ class Method:
         """Return the state after one outer step, with ``k`` one larger."""
         raise NotImplementedError(f"{type(self).__name__} must define tell(state, answers, step)")
 
+    def adapt(self, state: Any, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state for a proxy whose numbers have changed: by default as it is.
+
+        ``before`` and ``after`` are the proxy with the numbers as they were and as they are now;
+        ``leap`` says that the new one fits the target so much better that its minimum is worth a
+        look.
+        """
+        return state
+
     def answer(self, state: Any) -> Vector:
         """Return the iterate to answer with."""
         return state.w
@@ -264,6 +286,17 @@ class Method:
     def promise(self, state: Any) -> float:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""
         return math.nan
+
+    def ends(self, state: Any, tol: float, atol: float) -> Status | None:
+        """Return how the run ends, or None, for a method that asks for outputs: no gradient says.
+
+        Such a method has ``asks_outputs = True``, and ``w`` and ``value`` in its state.
+        """
+        return None
+
+    def details(self, state: Any) -> Any:
+        """Return what else a result is to hold; None by default."""
+        return None
 
     def gaps(self, state: Any) -> tuple[float, float]:
         """Return what is left to gain, and what there was at first; NaN if that is not known."""
@@ -322,6 +355,14 @@ class CorrectedMethod(Method):
         w = step.solve(linear=estimate, centre=centre)
         kept = (centre, anchor) if self.two_points else (None, None)
         return CorrectedState(w, state.k + 1, memory, *kept)
+
+    def adapt(self, state: CorrectedState, before: Any, after: Any, *, leap: bool) -> Any:
+        """Return the state with the memory moved: it estimates ∇L − ∇L̂ at w_k."""
+        if not is_array_api_obj(state.memory):
+            return changed(state, memory=None)
+        gap = before.gradient(state.w) - after.gradient(state.w)
+        anchor = None if state.previous is None else after.gradient(state.previous)
+        return changed(state, memory=state.memory + gap, previous_anchor=anchor)
 
     def target_gradient(self, answers: Answers) -> Vector:
         """Return the target's gradient at w_k."""

@@ -125,17 +125,7 @@ class AuxMVR(AuxiliaryMethod):
 
     ``m ← d_k + (1 − a)(m − d_{k−1})`` with both differences on one batch.
 
-    As published there is no proximal term (η = ∞): a fixed number of gradient steps
-    ``y ← y − γ(∇L̂(y) + m)`` keeps the iterate near. Give γ and the number of steps as
-    ``inner=GradientDescent(step_size=γ)`` and ``stop=Steps(20)``. A step costs two target
-    gradients.
-
-    Parameters
-    ----------
-    a : float
-        Weight of the newest difference, in (0, 1].
-    eta : float, callable, StepSize or "auto"
-        Step size of an added proximal term; infinite, as published, by default.
+    Parameters and proximal term are those of :class:`AuxMom`; a step costs two target gradients.
 
     References
     ----------

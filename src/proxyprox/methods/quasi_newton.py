@@ -1,6 +1,6 @@
 r"""A quasi-Newton method in the proxy's geometry, for targets that answer slowly and exactly.
 
-Every outer step is one round: the target's gradient (and value, where there is one) at a trial
+Every outer step is one round: the target's gradient (and value, if there is one) at a trial
 point. BFGS usually starts from a multiple of the identity and learns all of the curvature from
 rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 
@@ -57,7 +57,7 @@ from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
 
@@ -209,7 +209,7 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Identity:
-    """What takes the place of the Hessian where there is no proxy, or a useless one."""
+    """What takes the place of the Hessian if there is no proxy, or a useless one."""
 
     size: int
 
@@ -393,6 +393,7 @@ class QuasiNewtonState:
     losses: list[float] = field(default_factory=list)
     fall: float = 0.0
     note: str = ""
+    leap: int = 0
 
 
 @dataclass(frozen=True)
@@ -457,11 +458,11 @@ class ProxyBFGS(Method):
         """Return None: no subproblem is solved."""
 
     def prepare(self, problem: Any) -> Any:
-        """Return the problem with gradients by secants on a coarse model's, and with a sample."""
+        """Return the problem, with a sample of the target if it has no proxy."""
         draw = facts_of(problem.objective).subsample
         if self.sample and draw is not None and isinstance(problem.proxy, Zero):
             return problem.with_proxy(draw(self.sample))
-        return problem.with_secants()
+        return problem
 
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
@@ -480,11 +481,13 @@ class ProxyBFGS(Method):
         lowest = float(problem.proxy.value(found))
         if facts_of(problem.proxy).empirical:
             kept["fall"] = float(problem.proxy.value(w0)) - lowest
-        return QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        state = QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        # Proxies whose weights are not known yet are asked first whether they have its gradient.
+        return self.keep_start(state) if facts_of(problem.proxy).learns else state
 
     def keep_start(self, state: QuasiNewtonState) -> QuasiNewtonState:
         """Ask about w0 first, and then about the proxy's minimum."""
-        if state.other is None:
+        if state.other is None or state.given:
             return state
         return replace(state, w=state.other, trial=state.other, other=state.w, given=True)
 
@@ -536,16 +539,25 @@ class ProxyBFGS(Method):
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
             state = replace(state, w=state.trial, **known)
+            if state.leap:
+                return self._start(replace(state, other=None), step)
             if state.given or (
                 state.other is not None
                 and value is not None
-                and not value <= step.proxy.value(state.other)
+                and (not value <= step.proxy.value(state.other))
             ):
                 return replace(state, trial=state.other)
             return self._start(state, step)
         if state.direction is None:
             return self._start(self._choose_start(state, known, step), step)
         return self._judge(state, known, step)
+
+    def adapt(
+        self, state: QuasiNewtonState, before: Any, after: Any, *, leap: bool
+    ) -> QuasiNewtonState:
+        """Keep the pairs, which are the target's alone; judge the new metric from the start."""
+        metric = Metric(shift=state.metric.shift) if leap else replace(state.metric, scale=1.0)
+        return replace(state, metric=metric, leap=2 if leap else state.leap)
 
     def _choose_start(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
@@ -618,6 +630,17 @@ class ProxyBFGS(Method):
             if abs(rise) > rounding(state.w) * abs(state.value):
                 change, bend = rise, _bend(rise, slope, end)
         accepted = change <= SolverPolicy.sufficient * slope
+        if state.leap == 1:
+            # Elsewhere the mean curvature on a long way is not that at its end.
+            state, pair = replace(state, leap=0), dict[str, Any]()
+            if bend < agreement**2:
+                pair["steps"] = [*state.steps, move][-self.memory :]
+                pair["changes"] = [*state.changes, gradient - state.gradient][-self.memory :]
+            if change < 0:
+                lowest = float(step.proxy.value(state.trial))
+                state = replace(state, w=state.trial, lowest=lowest, rejected=0, **known)
+            state = replace(state, length=1.0, **pair)
+            return self._start(state, step)
         if not accepted and bend >= agreement:
             return self._shorten(state, _shorter(rise, slope, end), step)
         quadratic = state.agrees and bend < agreement**2
@@ -685,7 +708,7 @@ class ProxyBFGS(Method):
             curvature = self._curvature(state, local, proxy)
             if curvature is not None:
                 state = replace(state, metric=fit(state.metric, curvature))
-            return self._advance(state, local, curvature)
+            return self._leap(self._advance(state, local, curvature), proxy)
         except NonFiniteError:
             # Without the proxy's Hessian the step is plain BFGS.
             return self._advance(state, local, None)
@@ -733,6 +756,21 @@ class ProxyBFGS(Method):
         state = replace(state, direction=direction, agrees=agrees)
         return replace(state, trial=_inside(state, state.w + state.length * direction))
 
+    def _leap(self, state: QuasiNewtonState, proxy: Any) -> QuasiNewtonState:
+        """Return the state with the minimum of a proxy that has changed for the better as trial."""
+        if state.leap != 2:
+            return state
+        box = None if state.lower is None else Box(state.lower, state.upper)
+        found = find_minimum(proxy, state.w, penalty=box)
+        if found is not None:
+            # The change that the proxy predicts, with the target's slope in place of its own.
+            way = found - state.w
+            fall = proxy.value(found) - proxy.value(state.w)
+            fall += dot(state.gradient - proxy.gradient(state.w), way)
+            if dot(state.gradient, way) < 0 and fall < 0:
+                return replace(state, leap=1, direction=way, trial=found, length=1.0)
+        return replace(state, leap=0)
+
     def _shorten(self, state: QuasiNewtonState, share: float, step: OuterStep) -> QuasiNewtonState:
         """Return the state with a trial nearer to w, at about a share of the length."""
         share = min(max(share, QuasiNewtonPolicy.shortest), QuasiNewtonPolicy.longest)
@@ -751,7 +789,7 @@ class ProxyBFGS(Method):
 class Local:
     """A state in the units of the parameters; NumPy arrays.
 
-    ``held`` are the parameters that rest at a bound. Where B is a matrix all of them are kept, and
+    ``held`` are the parameters that rest at a bound. If B is a matrix all of them are kept, and
     steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
     """
 
@@ -773,7 +811,7 @@ class Local:
         self.pairs = [pair for pair in both if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
-        """Return the proxy's Hessian here; None where there is no proxy."""
+        """Return the proxy's Hessian here; None if there is no proxy."""
         if not self.free.any() or (isinstance(proxy, Zero) and self.known is None):
             return None
         return Curvature(proxy, self.w, self.units, self.free, self.known)

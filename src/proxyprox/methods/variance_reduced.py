@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import Words, fraction, has, message
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 from proxyprox.stepsizes.auto import AutoStep, as_step_size, fixed_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 
@@ -187,7 +187,7 @@ class SVRP(RenewedMethod):
         """Start at w0, where the full gradient is asked for."""
         if self.measured and problem.penalty is not None:
             remedy = "With a penalty the gradient does not vanish at the minimum."
-            raise ValueError(message("eta", self.eta, "a number where there is a penalty", remedy))
+            raise ValueError(message("eta", self.eta, "a number if there is a penalty", remedy))
         return super().init(w0, problem)
 
     def ask(self, state: RenewedState) -> Request:

@@ -209,7 +209,7 @@ def _opacus(module: str) -> Any:
 def noise_multiplier(
     epsilon: float, delta: float, releases: int, sample_rate: float = 1.0
 ) -> float:
-    """Return the σ for which so many releases together cost ε at δ.
+    """Return the σ for which a number of releases together cost ε at δ.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class Guarantee:
     Attributes
     ----------
     epsilon, delta : float
-        ε is infinite where the noise was seeded.
+        ε is infinite if the noise was seeded.
     releases : int
         Releases made.
     sampling, accountant, neighbours : str

@@ -507,7 +507,7 @@ class PrivateGLM(LinearModel):
     def _add_missing_curvature(self, ready: Prepared, target: Private) -> Any:
         """Return the proxy, and set the metric, with curvature where public rows have too little.
 
-        Where a column is rare among public rows and common among private ones, the public loss is
+        If a column is rare among public rows and common among private ones, the public loss is
         nearly flat: steps along it would be too long, and rows that have it clipped hard.
         """
         X, family = ready.public.design.X, ready.public.family

@@ -287,7 +287,7 @@ class PrivateRows:
 
 
 def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
-    """Return finite slopes of dense rows, one column a class where there are several."""
+    """Return finite slopes of dense rows, one column a class if there are several."""
     with np.errstate(all="ignore"):
         if family.outputs == 1:
             slopes = family.slope(X @ w, targets)
@@ -492,7 +492,7 @@ class Private:
     # -- what a run asks ----------------------------------------------------------------------
 
     def sample(self, rng: np.random.Generator) -> int:
-        """Return the number of the next release; its rows are drawn where nobody sees them."""
+        """Return the number of the next release; its rows are drawn if nobody sees them."""
         return self._asked
 
     def samples(self, batch: int) -> int:
@@ -500,7 +500,7 @@ class Private:
         return round(self.n_nominal * self.sample_rate)
 
     def epsilon(self, gradients: int) -> float:
-        """Return ε after so many gradients; infinite where the noise is seeded."""
+        """Return ε after a number of gradients; infinite if the noise is seeded."""
         gradients = check.whole("gradients", gradients, 0)
         if self._seeded is not None:
             return math.inf if gradients else 0.0

@@ -12,7 +12,15 @@ from proxyprox.problems.glm import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.problems.least_squares import LeastSquares
+from proxyprox.problems.least_squares import (
+    LeastSquares,
+    Outputs,
+    Uncertainty,
+    counts,
+    huber,
+    uncertainty,
+    weighted,
+)
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
@@ -30,19 +38,25 @@ __all__ = [
     "LogLink",
     "MixedProxy",
     "Objective",
+    "Outputs",
     "Penalty",
     "Problem",
     "Proxy",
     "Quadratic",
     "Regularized",
     "ScaledProxy",
+    "Uncertainty",
     "ValueObjective",
     "ValueProxy",
     "Zero",
+    "counts",
     "gamma_regression",
+    "huber",
     "linear_regression",
     "logistic_regression",
     "poisson_regression",
     "regularized",
     "softmax_regression",
+    "uncertainty",
+    "weighted",
 ]

@@ -26,8 +26,8 @@ from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, d
 from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
-from proxyprox.problems.problem import IDENTITY, Problem, hessian_terms
-from proxyprox.problems.protocols import Batch, Facts, Work, facts_of
+from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
+from proxyprox.problems.protocols import Batch, Facts, Work
 
 
 class Combination:

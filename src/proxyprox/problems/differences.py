@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import functools
 import importlib
 import math
 import sys
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -40,28 +42,16 @@ SCHEMES |= {"torch": "torch", "jax": "jax"}
 
 @dataclass(frozen=True)
 class DifferencesPolicy:
-    """What derivatives without formulas are judged by; benchmarks/rounds.py measures them.
-
-    The fine calls of simulators in docs/results/rounds/simulators.csv set the three of secants.
+    """How much of what was paid for is remembered.
 
     Attributes
     ----------
     kept : int
         Points whose answers are remembered: the first, which a report asks for again, and the last.
-    trusted : float
-        A secant Jacobian is replaced by differences if the error of the gradient that the last step
-        showed is more than this share of it.
-    forgotten : float
-        The share of that error that the next step is taken to leave.
-    offset : float
-        If the residuals' part in the range of J is a smaller share of them, as it is near a
-        minimum, J is found by differences: what ends a run was not found by secants.
+        No record: a judgement.
     """
 
     kept: int = 8
-    trusted: float = 0.3
-    forgotten: float = 0.5
-    offset: float = 1e-3
 
 
 class DifferenceError(RuntimeError):
@@ -102,6 +92,8 @@ class Derivatives:
         The derivative, where it is known; a call of it is counted as one.
     ndim : int
         0 for functions that return a number, 1 for vectors.
+    timeout : float, optional
+        Seconds for one evaluation; one that takes longer counts as NaN.
 
     Examples
     --------
@@ -125,17 +117,20 @@ class Derivatives:
         bounds: tuple[Any, Any] | None = None,
         derivative: Callable[[Any], Any] | None = None,
         ndim: int = 0,
+        timeout: float | None = None,
     ) -> None:
         if not callable(function) or not check.takes(function, 1):
             raise TypeError(message(whose, function, "a function of w alone"))
         self.whose, self.function, self.ndim = whose, function, ndim
         check_numerics(gradients, workers, noise)
         self.scheme = SCHEMES[gradients]
-        self.calls = 0
+        self.calls, self.trouble, self._size = 0, "", 0
+        self.noise = noise
+        self._timeout = None if timeout is None else check.positive("timeout", timeout)
         self._derivative = derivative
         if self.automatic:
             _library(gradients)
-        self._differences, self._noise = differences, noise
+        self._differences = differences
         self._workers = workers if isinstance(workers, Executor) else int(workers)
         self._known: dict[bytes, tuple[Any, Array | None]] = {}
         self._set_limits(scales, bounds)
@@ -161,11 +156,13 @@ class Derivatives:
     def source(self) -> str:
         """Where derivatives come from, in a few words."""
         names = {"torch": "torch's autograd", "jax": "JAX", "complex": "the complex step"}
+        failed = f"; at some points there was no value, at the last by {self.trouble}"
+        failed = failed if self.trouble else ""
         if self._derivative is not None:
-            return "a function of their own"
+            return f"a function of their own{failed}"
         if self.scheme is None:
-            return "chosen at the first call"
-        return names.get(self.scheme, f"{self.scheme} differences")
+            return f"chosen at the first call{failed}"
+        return names.get(self.scheme, f"{self.scheme} differences") + failed
 
     def value(self, w: Vector) -> Any:
         """Return f(w), as a float or a vector of float64."""
@@ -174,6 +171,32 @@ class Derivatives:
             return known[0]
         value = self._first_value(w) if self.scheme is None else self._read(self._call(w))
         return self._remember(w, value)[0]
+
+    def values(self, points: Sequence[Vector]) -> list[Array]:
+        """Return f at some points, NaN if there is none; an error at a lone point is raised.
+
+        Answers of other lengths than the first are refused.
+        """
+        keys = [*map(_key, points)]
+        known = {key: self._known[key][0] for key in keys if key in self._known}
+        new = [w for key, w in zip(keys, points, strict=True) if key not in known]
+        if len(new) == 1 and self._timeout is None:
+            known[_key(new[0])] = self.value(new[0])
+        elif new:
+            answers = self._evaluate([copy_array(w) for w in new])
+            known |= zip(map(_key, new), answers, strict=True)
+            for w, answer in zip(new, answers, strict=True):
+                self._remember(w, answer)
+        return [self._sized(np.atleast_1d(known[key])) for key in keys]
+
+    def _sized(self, answer: Array) -> Array:
+        if np.isnan(answer).all():
+            return np.full(self._size or len(answer), math.nan)
+        self._size = self._size or len(answer)
+        if len(answer) != self._size:
+            got = Words(f"{len(answer)} outputs")
+            raise ValueError(message(f"{self.whose}(w)", got, f"{self._size}, as at first"))
+        return answer
 
     def linearise(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and the gradient or Jacobian there."""
@@ -192,21 +215,12 @@ class Derivatives:
         """Return the derivative at a point where it was found lately, without a call."""
         return self._known.get(_key(w), (None, None))[1]
 
-    def correct(self, w: Vector, derivative: Array) -> None:
-        """Note a derivative that was found elsewhere."""
-        self._remember(w, self.value(w), derivative)
-
     def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Derivatives:
         """Return the same function with other scales and bounds, its calls counted anew."""
         other = copy.copy(self)
         other.calls, other._known = 0, {}
         other._set_limits(scales, bounds)
         return other
-
-    def free(self, point: Array, gradient: Array) -> Array:
-        """Return which parameters no bound keeps from following the negative gradient."""
-        stopped = (point <= self._lower) & (gradient > 0) | (point >= self._upper) & (gradient < 0)
-        return ~np.broadcast_to(stopped, point.shape)
 
     def second(self, w: Vector) -> Array:
         """Return the d × d matrix of second derivatives of a function that returns a number."""
@@ -289,16 +303,30 @@ class Derivatives:
         return value, derivative
 
     def _evaluate(self, points: Sequence[Any]) -> list[Any]:
-        """Return f at some points; NaN where it raised."""
+        """Return f at some points; NaN if it raised or took too long."""
         self.calls += len(points)
         answers = self._map(functools.partial(_attempt, self.function), points)
-        return [math.nan if answer is None else self._read(answer) for answer in answers]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                self.trouble = f"{type(answer).__name__}: {answer}"
+        return [math.nan if isinstance(a, Exception) else self._read(a) for a in answers]
 
     def _map(self, function: Callable[[Any], Any], points: Sequence[Any]) -> list[Any]:
-        if isinstance(self._workers, Executor):
-            return list(self._workers.map(function, points))
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list((map if self._workers == 1 else pool.map)(function, points))
+        """Return what a function answers at some points, in parallel if there are workers."""
+        workers, rounds = self._workers, 1
+        if workers == 1 and self._timeout is None:
+            return [function(point) for point in points]
+        if isinstance(workers, Executor):
+            futures = [workers.submit(function, point) for point in points]
+        else:
+            slots, rounds = threading.BoundedSemaphore(workers), math.ceil(len(points) / workers)
+            futures = [_submit(function, point, slots) for point in points]
+        seconds = None if self._timeout is None else self._timeout * rounds
+        done, late = concurrent.futures.wait(futures, seconds)
+        for future in late:
+            future.cancel()
+        slow = TimeoutError(f"no answer within {self._timeout} s")
+        return [_result(future) if future in done else slow for future in futures]
 
     # -- differences ------------------------------------------------------------------------
 
@@ -313,7 +341,7 @@ class Derivatives:
             if numbers.shape not in ((), x.shape):
                 got = Words(f"{numbers.size} of them")
                 raise ValueError(message(name, got, f"one for each of the {x.size} parameters"))
-        noise = self._noise or float(np.finfo(to_numpy(w).dtype).eps)
+        noise = self.noise or float(np.finfo(to_numpy(w).dtype).eps)
         return np.asarray(noise**power * np.maximum(np.abs(x), self.scales))
 
     def _subtract(self, w: Vector) -> tuple[Any, Array]:
@@ -329,7 +357,7 @@ class Derivatives:
             for numbers in zip(steps, np.copysign(1.0, x), up, down, strict=True)
         ]
         slopes = self._slopes(w, value, shifts)
-        # Where no point had a value, the other side may.
+        # If no point had a value, the other side may.
         failed = [j for j, found in enumerate(slopes) if shifts[j] and not found]
         if failed:
             others: list[list[float]] = [[] for _ in shifts]
@@ -478,11 +506,44 @@ def _tensor(w: Vector) -> Any:
 
 
 def _attempt(function: Callable[[Any], Any], point: Any) -> Any:
-    """Return f at a point beside w, or None if it raises there."""
+    """Return f at a point, or what it raises there."""
     try:
         return function(point)
-    except Exception:
-        return None
+    except Exception as error:
+        return error
+
+
+def _submit(function: Callable[[Any], Any], point: Any, slots: Any) -> Future[Any]:
+    """Start a call in a thread that nobody has to wait for: it may hang."""
+    future: Future[Any] = Future()
+
+    def work() -> None:
+        with slots:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                answer = function(point)
+            # Whatever it is, it is raised where the answer is waited for.
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(answer)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+def _result(future: Future[Any]) -> Any:
+    try:
+        return future.result()
+    except Exception as error:
+        if "pickle" in str(error):
+            allowed = "an executor that the model can be sent to"
+            remedy = f"Define the model at the top of a module: {error}."
+            raise TypeError(
+                message("workers", Words("one of processes"), allowed, remedy)
+            ) from error
+        raise
 
 
 def _moved(w: Vector, move: dict[int, float]) -> Vector:
@@ -531,10 +592,11 @@ class Differenced:
         noise: float | None = None,
         scales: Vector | None = None,
         bounds: tuple[Any, Any] | None = None,
+        timeout: float | None = None,
     ) -> None:
         self.derivatives = Derivatives(
             self.role, function, gradients=gradients, differences=self.differences,
-            workers=workers, noise=noise, scales=scales, bounds=bounds,
+            workers=workers, noise=noise, scales=scales, bounds=bounds, timeout=timeout,
         )  # fmt: skip
 
     def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
@@ -575,7 +637,7 @@ class ValueObjective(Differenced, Paired):
         With ``"auto"`` a function that returns a tensor with a graph is differentiated by torch,
         one that returns a JAX array by JAX, and any other by 2-point differences.
     workers : int or concurrent.futures.Executor
-        Evaluate the points of a gradient in so many threads, or in your own pool: a
+        Evaluate the points of a gradient in this many threads, or in your own pool: a
         ``ProcessPoolExecutor`` for functions that are slow in Python itself.
     noise : float, optional
         Relative error of the values, such as the tolerance of an adaptive solver; steps grow with
@@ -584,6 +646,9 @@ class ValueObjective(Differenced, Paired):
         A typical size of each parameter, 1 by default: the least size that steps are relative to.
     bounds : pair of arrays, optional
         Lower and upper limits, which no evaluation leaves: differences are one-sided there.
+    timeout : float, optional
+        Seconds for one evaluation beside others; what takes longer counts as NaN, and the others'
+        answers are kept. The call is then made in a thread, which is left to itself.
 
     Examples
     --------
@@ -624,14 +689,14 @@ class ValueObjective(Differenced, Paired):
 class ValueProxy(Differenced):
     """A cheap loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
-    Where the function has no value beside a point, its gradient is NaN, from which solvers turn
+    If the function has no value beside a point, its gradient is NaN, from which solvers turn
     back.
 
     Parameters
     ----------
     function : callable
         ``function(w)`` returns a number, a torch tensor or a JAX array.
-    gradients, workers, noise, scales, bounds
+    gradients, workers, noise, scales, bounds, timeout
         As of :class:`ValueObjective`, but ``"auto"`` takes 3-point differences.
 
     Examples

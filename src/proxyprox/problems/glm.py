@@ -48,6 +48,8 @@ class Design:
     def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
         self.X = X if checked else _check_inputs(X)
         self.sparse = scipy.sparse.issparse(self.X)
+        # Products with torch's tensors do not go through blocks of rows.
+        self.in_blocks = bool(self.sparse or type(self.X) is np.ndarray or is_numpy_array(self.X))
         self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
         self.width = self.columns + int(intercept)
@@ -57,10 +59,11 @@ class Design:
         """The namespace of vectors that multiply this matrix."""
         return np if self.sparse else namespace(self.X)
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether products go through blocks of rows: not those of torch."""
-        return bool(self.sparse or is_numpy_array(self.X))
+    @cached_property
+    def whole(self) -> Any:
+        """The matrix as one block, in float64 if it is NumPy's; None if it is cut into several."""
+        one_block = not self.in_blocks or self.rows <= self.step
+        return self.part(slice(0, self.rows)) if one_block else None
 
     def asarray(self, array: Any) -> Any:
         """Return a NumPy array in the library and device of the data; NumPy's are float64."""
@@ -96,6 +99,8 @@ class Design:
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
+        if self.whole is not None:
+            return self.pull_part(self.whole, residual)
         return self.pull_rows(lambda rows: residual[rows])
 
     def pull_rows(self, function: Callable[[slice], Any]) -> Any:
@@ -107,6 +112,8 @@ class Design:
 
         ``f`` is given the rows of a block and their predictors.
         """
+        if (whole := self.whole) is not None:
+            return self.pull_part(whole, function(slice(0, self.rows), self.push(whole, w)))
         return self._sum(lambda rows, part: function(rows, self.push(part, w)))
 
     def _cuts(self, first: int, end: int) -> list[slice]:
@@ -114,15 +121,15 @@ class Design:
 
     def _sum(self, function: Callable[[slice, Any], Any]) -> Any:
         """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows."""
-        return self.visit(lambda rows, part: self._pull(part, function(rows, part)), 0.0)
+        return self.visit(lambda rows, part: self.pull_part(part, function(rows, part)), 0.0)
 
     def visit(self, function: Callable[[slice, Any], Any], zero: Any = None) -> Any:
         """Call ``f(rows, part)`` for blocks of rows, in several threads; return zero plus the sum.
 
         Without a zero nothing is added up.
         """
-        if not self.in_blocks:
-            return function(slice(None), self.X)
+        if self.whole is not None:
+            return function(slice(0, self.rows), self.whole)
 
         def add_blocks(cut: tuple[int, int]) -> Any:
             total = zero
@@ -146,7 +153,8 @@ class Design:
         """Return ``X w`` of a block, plus the intercept."""
         return X @ w[:-1] + w[-1] if self.intercept else X @ w
 
-    def _pull(self, X: Any, residual: Any) -> Any:
+    def pull_part(self, X: Any, residual: Any) -> Any:
+        """Return ``Xᵀ residual`` of a block, with the intercept's entry last."""
         pulled = X.T @ residual
         if not self.intercept:
             return pulled
@@ -381,7 +389,8 @@ class LinearLoss:
         """Return the batch of all rows."""
         return None
 
-    def _ridge(self, w: Vector) -> Any:
+    def ridge(self, w: Vector) -> Any:
+        """Return the gradient of the L2 term."""
         return self._strengths * w if self.l2 else 0.0
 
     @cached_property
@@ -484,7 +493,7 @@ class GLM(LinearLoss, Paired):
             z = self._predict(w, part)
             losses = self._weighed(batch, self._rows("loss", z, targets))
             value = float(self.design.xp.mean(losses))
-            value += dot(w, self._ridge(w)) / 2 if self.l2 else 0.0
+            value += dot(w, self.ridge(w)) / 2 if self.l2 else 0.0
             return value, self._row_gradient(w, batch, part, z, targets)
         totals: list[float] = []
 
@@ -517,7 +526,7 @@ class GLM(LinearLoss, Paired):
                 return self._weighed(rows, curvature[rows] * (pushed - mean))
             return curvature[rows] * pushed
 
-        return self._pull_mapped(v, bend) + self._ridge(v)
+        return self._pull_mapped(v, bend) + self.ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w)."""
@@ -560,8 +569,10 @@ class GLM(LinearLoss, Paired):
         """What else is known of the loss."""
         unready = ""
         if self.targets is None:
-            remedy = "Give y, or use Run and tell(observations=...), which buys labels."
-            unready = message("y of the target", None, "given", remedy)
+            unready = (
+                "y of the target must be given, got None. "
+                "Give y, or use Run and tell(observations=...), which buys labels."
+            )
         return Facts(
             empirical=True, divisible=True, rows=self._counted_rows, start=self.zeros(),
             unready=unready, work=self.work, sampled_hessian=self.sampled_hessian,
@@ -574,7 +585,7 @@ class GLM(LinearLoss, Paired):
 
     @cached_property
     def smoothness(self) -> float:
-        """A bound H on the Hessian's largest eigenvalue; infinite where the family has none."""
+        """A bound H on the Hessian's largest eigenvalue; infinite if the family has none."""
         known = self.family.canonical or self.targets is not None
         bound = self.family.max_curvature if known else self.family.max_expected_curvature
         if math.isinf(bound):
@@ -690,6 +701,14 @@ class GLM(LinearLoss, Paired):
     def _counted_rows(self, chosen: Any, counts: Any) -> GLM:
         return self.rows(chosen, sample_weight=counts * self.sample_weight[chosen])
 
+    def with_l2(self, l2: float) -> GLM:
+        """Return the same loss with another strength; data and sums are shared."""
+        twin = copy.copy(self)
+        twin.l2 = check.nonnegative("l2", l2)
+        for name in ("_strengths", "smoothness", "strong_convexity"):
+            vars(twin).pop(name, None)
+        return twin
+
     def with_batch_size(self, batch_size: int | None) -> GLM:
         """Return the same loss with another batch size; the data is shared."""
         twin = copy.copy(self)
@@ -729,7 +748,7 @@ class GLM(LinearLoss, Paired):
         if self.family.canonical:
             sums, constant = self._reduced
             total = total - dot(sums, w) + constant
-        return total + dot(w, self._ridge(w)) / 2 if self.l2 else total
+        return total + dot(w, self.ridge(w)) / 2 if self.l2 else total
 
     def _slopes(self, rows: slice, z: Any) -> Any:
         """Return the weighted slopes of some rows, of canonical families without labels."""
@@ -740,7 +759,7 @@ class GLM(LinearLoss, Paired):
 
     def _full_gradient(self, w: Vector, slopes: Callable[[slice, Any], Any]) -> Vector:
         pulled = self._pull_mapped(w, slopes)
-        return (pulled - self._reduced[0] if self.family.canonical else pulled) + self._ridge(w)
+        return (pulled - self._reduced[0] if self.family.canonical else pulled) + self.ridge(w)
 
     def _weighed(self, rows: Any, terms: Any) -> Any:
         if self._weights is None:
@@ -767,7 +786,7 @@ class GLM(LinearLoss, Paired):
 
     def _row_gradient(self, w: Vector, batch: Batch, part: Design, z: Any, targets: Any) -> Vector:
         slopes = self._rows("slope", z, targets)
-        return self._mean(part.pull(self._weighed(batch, slopes)), part.rows) + self._ridge(w)
+        return self._mean(part.pull(self._weighed(batch, slopes)), part.rows) + self.ridge(w)
 
     def _curvature(self, w: Vector) -> Any:
         """Return each row's weighted curvature at a point, of softmax its probabilities."""

@@ -11,7 +11,7 @@ import numpy as np
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.codec import describe, differences
 from proxyprox._util.digests import fingerprint
-from proxyprox.problems.protocols import facts_of
+from proxyprox.problems.problem import facts_of
 
 
 def identity_of(
@@ -19,7 +19,7 @@ def identity_of(
 ) -> dict[str, Any]:
     """Return, as JSON data, what a run is about; costly, as data may be large.
 
-    ``value`` returns the loss at w0 and ``gradient`` is the proxy's (None where none is used):
+    ``value`` returns the loss at w0 and ``gradient`` is the proxy's (None if none is used):
     both are asked of losses without a fingerprint, which cannot be told apart otherwise.
     """
     parts = {name: describe(getattr(problem, name)) for name in ("penalty", "scales")}

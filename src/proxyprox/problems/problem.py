@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,8 +13,15 @@ import numpy as np
 from array_api_compat import is_numpy_array
 
 from proxyprox._util.arrays import Vector, copy_array, rounding, to_numpy, zeros_like
-from proxyprox._util.names import explain_names
-from proxyprox._util.validation import Words, message, offers, positive, require, require_takes
+from proxyprox._util.validation import (
+    Words,
+    explain_names,
+    message,
+    offers,
+    positive,
+    require,
+    require_takes,
+)
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
 from proxyprox.problems.differences import (
@@ -24,8 +31,7 @@ from proxyprox.problems.differences import (
     check_numerics,
 )
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
-from proxyprox.problems.least_squares import LeastSquares
-from proxyprox.problems.protocols import Penalty, facts_of
+from proxyprox.problems.protocols import Batch, Facts, Penalty
 from proxyprox.problems.quadratic import Zero
 
 # Stands for the matrix I among the terms of a Hessian.
@@ -37,7 +43,7 @@ CALLS = {
         "value_and_gradient": ("w", "batch"),
         "samples": ("batch",), "cost": ("batch",), "hvp": ("w", "v"),
         "gradient_from": ("w", "batch", "observations"),
-        "curvature": ("w",),
+        "curvature": ("w",), "outputs": ("points",),
     },
     "proxy": {
         "value": ("w",), "gradient": ("w",), "hvp": ("w", "v"), "hessian": ("w",),
@@ -45,6 +51,20 @@ CALLS = {
     },
     "penalty": {"value": ("w",), "prox": ("w", "step"), "distance": ("w", "gradient")},
 }  # fmt: skip
+
+
+def facts_of(loss: Any) -> Facts:
+    """Return what a loss states of itself, or that nothing is stated."""
+    stated = getattr(loss, "facts", None)
+    return stated if isinstance(stated, Facts) else Facts()
+
+
+def halves_of(facts: Facts, batch: Batch) -> tuple[Batch, Batch] | None:
+    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
+    if batch is None or not facts.divisible or len(batch) % 2 or not len(batch):
+        return None
+    middle = len(batch) // 2
+    return batch[:middle], batch[middle:]
 
 
 def hessian_terms(loss: Any) -> list[tuple[float, Any]]:
@@ -76,7 +96,8 @@ class Problem:
         The expensive loss. A function of ``w`` that returns its value will do, and so will a pair
         ``(value, gradient)`` of functions, whose ``value`` may be None.
     proxy : Proxy, callable or pair of callables, optional
-        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self.
+        The cheap loss. Left out, it is zero, and every method becomes its proxy-free self. Of a
+        list of proxies, or a dict with their names, a run finds out what each is worth.
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
         to both losses; the gradients of objective and proxy do not include it.
@@ -143,7 +164,7 @@ class Problem:
         if self.bounds is not None:
             box = as_box(self.bounds)
             if self.penalty is not None and self.penalty is not box:
-                raise TypeError(message("penalty", self.penalty, "left out where there are bounds"))
+                raise TypeError(message("penalty", self.penalty, "left out if there are bounds"))
             if size is not None and box.size not in (None, size):
                 got = Words(f"{box.size} of them")
                 raise ValueError(message("bounds", got, f"one for each of the {size} parameters"))
@@ -178,12 +199,6 @@ class Problem:
         object.__setattr__(twin, "proxy", proxy)
         return twin
 
-    def with_secants(self) -> Problem:
-        """Return the problem with gradients of least squares by secants on the coarse model's."""
-        if isinstance(self.objective, LeastSquares) and isinstance(self.proxy, LeastSquares):
-            return replace(self, objective=self.objective.with_coarse(self.proxy))
-        return self
-
     def value(self, w: Vector) -> float:
         """Return L(w) + ψ(w); the objective must offer values."""
         require("Problem", "objective", self.objective, ("value",), "Pass a value function.")
@@ -196,6 +211,8 @@ Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign
 
 def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     target = role == "objective"
+    if isinstance(given, (list, dict)) and not target:
+        return _as_several(given, numeric)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
         return (FunctionObjective if target else FunctionProxy)(value=given[0], gradient=given[1])
     if offers(given, "sample" if target else "value", "gradient"):
@@ -205,6 +222,18 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
     raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
+
+
+def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
+    """Return several proxies as one; a list of one is that proxy."""
+    # Here, because combinations are made of what this module knows.
+    from proxyprox.problems.several import Several
+
+    named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
+    if not named:
+        raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
+    losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
+    return Several(losses) if len(losses) > 1 else next(iter(losses.values()))
 
 
 # -- what is checked before anything is paid ------------------------------------------------------
@@ -274,3 +303,8 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
     # A copy: the user's array may change, the run's must not.
     return copy_array(start)
+
+
+def as_problem(given: Any) -> Any:
+    """Return a loss that can be sampled as a problem without a proxy; anything else as it is."""
+    return Problem(given) if facts_of(given).subsample is not None else given

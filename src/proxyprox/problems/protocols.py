@@ -27,6 +27,8 @@ capability                          meaning
 ``evaluations``                     a count, which grows, of the calls of a user's function
 ``gradient_from(w, batch, seen)``   the gradient of observed labels or rollouts, or a pair of the
                                     loss and the gradient
+``outputs(points)``                 a model's outputs at some points; with ``terms``, ``loss_of``,
+                                    ``slopes`` as :class:`~proxyprox.Outputs` has them
 ``fingerprint()``                   a text that only equal losses share, for checkpoints; or None
 ``facts``                           a :class:`Facts`: what else is known of the loss
 ==================================  ======================================================
@@ -59,6 +61,14 @@ class Paired:
         changed = vars(cls).keys() & {"value", "gradient"}
         if changed and "value_and_gradient" not in vars(cls):
             cls.value_and_gradient = None
+
+
+class Secant(NamedTuple):
+    """The target's gradients, of one batch or exact, at two points; at first at one."""
+
+    points: tuple[Vector, ...]
+    gradients: tuple[Vector, ...]
+    exact: bool
 
 
 class Work(NamedTuple):
@@ -111,10 +121,15 @@ class Facts:
         Whether a batch is an array and its gradient the mean over the entries.
     rows : callable, optional
         ``rows(chosen, counts)``: the loss of the chosen rows, each counted so often.
+    learns : bool
+        Whether a run fits numbers of a proxy: it has ``begin``, ``learn``, ``using`` and ``words``
+        (:mod:`proxyprox.problems.several`).
     subsample : callable, optional
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
+    cheap_derivatives : bool
+        Whether a model's Jacobian costs little more than its outputs.
     memory : object, optional
         If answers depend on more than point and batch: what has ``state_dict()`` and
         ``load_state_dict(state)`` for checkpoints.
@@ -135,23 +150,11 @@ class Facts:
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
+    learns: bool = False
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
+    cheap_derivatives: bool = False
     memory: Any = None
-
-
-def facts_of(loss: Any) -> Facts:
-    """Return what a loss states of itself, or that nothing is stated."""
-    stated = getattr(loss, "facts", None)
-    return stated if isinstance(stated, Facts) else Facts()
-
-
-def halves_of(loss: Any, batch: Batch) -> tuple[Batch, Batch] | None:
-    """Return two batches whose gradients' mean is the batch's: their gap shows its noise."""
-    if batch is None or not facts_of(loss).divisible or len(batch) % 2 or not len(batch):
-        return None
-    middle = len(batch) // 2
-    return batch[:middle], batch[middle:]
 
 
 @dataclass(frozen=True, eq=False)

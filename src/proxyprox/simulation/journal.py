@@ -212,7 +212,7 @@ class RolloutJournal:
             append("answer", request.id, content, trajectory.to_bytes(), known.started[-1])
 
     def find(self, request: RolloutRequest) -> Trajectory | None:
-        """Return the answer to a request, where there is one."""
+        """Return the answer to a request, if there is one."""
         with self._journal.transaction():
             known = self._rollouts.get(request.id)
             if known is None or known.answer is None:

@@ -133,7 +133,7 @@ class Antithetic:
 class TrajectoryAdjoint:
     """Real states and actions, the simulator's Jacobians: a gradient from a single rollout.
 
-    Biased by ``(J_robot − J_simulator)ᵀ``, which is zero where the simulator is right. No theorem
+    Biased by ``(J_robot − J_simulator)ᵀ``, which is zero if the simulator is right. No theorem
     of the paper covers it; results say ``biased``. It needs the full state of the robot.
 
     Parameters
@@ -190,7 +190,7 @@ class TrajectoryAdjoint:
 
     @property
     def state_size(self) -> int | None:
-        """Entries that a robot's states must have; None where they are estimated."""
+        """Entries that a robot's states must have; None if they are estimated."""
         return None if self.states is not None else int(self.simulator.system.state_size)
 
 
@@ -551,7 +551,7 @@ class RolloutObjective:
         points : sequence of arrays
             Which policies.
         since : int, optional
-            And all of those that were first run after so many rollouts.
+            And all of those that were first run after this many rollouts.
         """
         wanted = {np.asarray(w, dtype=np.float64).tobytes() for w in points}
         rollouts: dict[bytes, list[Trajectory]] = {}
@@ -576,7 +576,7 @@ class RolloutObjective:
         return found
 
     def _first_state(self, one: Trajectory) -> Array:
-        """Return where a rollout began; None where that is not known."""
+        """Return where a rollout began; None if that is not known."""
         estimate = getattr(self.estimator, "with_states", None)
         states = one.states if estimate is None else estimate(one).states
         return None if states is None else states[0]

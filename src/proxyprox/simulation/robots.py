@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +39,7 @@ def ask_robot(
     robot : callable
         Called with one request, or its ``batch`` with all of them.
     requests : sequence of RolloutRequest
-        What is asked; one of them where there is no ``batch``.
+        What is asked; one of them if there is no ``batch``.
     timeout : float, optional
         Seconds for each request. The robot is then called in a thread. One that takes longer is
         left to itself: its requests are withdrawn, and what it answers later goes nowhere.
@@ -192,17 +193,16 @@ class SimulatedRobot:
 
     def _cut(self, task: Task, states: Array, actions: Array) -> Trajectory:
         """Return a rollout up to the first state that the limits forbid."""
-        bad = np.flatnonzero(task.limits.exceeded(states[1:]))
-        taken, why = len(actions), ""
-        if len(bad):
-            finite = np.isfinite(states[bad[0] + 1]).all()
-            why = "the state left its bounds" if finite else "the simulation failed"
-            # What is not finite is not kept.
-            taken = int(bad[0]) + int(finite)
-        return Trajectory(
-            actions[:taken], states[: taken + 1], aborted=why if taken < len(actions) else "",
-            seconds=taken * self.system.dt,
-        )  # fmt: skip
+        bad = task.limits.exceeded(states[1:])
+        made = Trajectory(actions, states, seconds=len(actions) * self.system.dt)
+        if not bad.any():
+            return made
+        first = int(np.argmax(bad))
+        finite = bool(np.isfinite(states[first + 1]).all())
+        # What is not finite is not kept.
+        taken = first + finite
+        why = "the state left its bounds" if finite else "the simulation failed"
+        return replace(made.ended(taken, why), seconds=taken * self.system.dt)
 
 
 class GymnasiumRobot:
@@ -214,7 +214,7 @@ class GymnasiumRobot:
         The environment; its own time limit must not be shorter than the task's horizon.
     state : callable, optional
         ``state(env)``, the full state. MuJoCo environments need none: positions and velocities are
-        read from them. Where neither is known, trajectories have observations alone, and
+        read from them. If neither is known, trajectories have observations alone, and
         ``shows_states`` is False. That of ``Pendulum-v1`` is ``lambda env: env.unwrapped.state``.
     repeatable : bool
         Whether a seed repeats a rollout.

@@ -81,7 +81,7 @@ class System:
     parameters: dict[str, Parameter]
 
     def step(self, states: Array, actions: Array) -> Array:
-        """Return the states one control step later; rows of NaN where the simulation failed."""
+        """Return the states one control step later; rows of NaN if the simulation failed."""
         raise NotImplementedError(f"{type(self).__name__} must define step(states, actions)")
 
     def with_parameters(self, values: Mapping[str, float]) -> System:
@@ -392,7 +392,7 @@ def linearise(
 ) -> Linearised:
     """Differentiate rollouts with the system's Jacobians.
 
-    Where the system made the states, gradients are exact but for differences; on a robot's states
+    If the system made the states, gradients are exact but for differences; on a robot's states
     they are biased by ``(J_robot − J_system)ᵀ``.
 
     Parameters

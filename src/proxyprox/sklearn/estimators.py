@@ -29,7 +29,7 @@ class ProxyGLM(LinearModel, ABC):
 
     alpha: Any = "auto"
     l1_ratio: float = 0.0
-    n_steps: int | str = "cv"
+    n_steps: int | str = "auto"
     max_steps: int = 200
     power: float | str = "tuned"
     cv: Any = None
@@ -116,15 +116,57 @@ class ProxyGLM(LinearModel, ABC):
         self.n_labels_ = int(rows.X.shape[0])
         (_, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
         self._choice = tuple(vars(choice).values())
-        self.power_ = estimate.power if power is None else power
-        self.inference_note_, self.excess_ = estimate.note, estimate.excess
-        if estimate.loose or estimate.dependent:
-            names = getattr(self, "feature_names_in_", None)
-            self.inference_note_ = inference.collinear_note(estimate, X.shape[1], names)
+        self._estimate = None if estimate is None else tuple(estimate)
+        self.power_ = power if estimate is None or power is not None else estimate.power
         self.coef_, self.intercept_ = self._shape(self._w)
-        self.coef_debiased_, self.intercept_debiased_ = self._shape(estimate.w)
-        self.coef_std_, self.intercept_std_ = self._shape(estimate.std)
         return self
+
+    def _unregularised(self) -> inference.Estimate:
+        """Return the unregularised estimate; made when it is first asked for."""
+        check_is_fitted(self)
+        if self._estimate is None:
+            X, y, weights = self._rows
+            rows = inputs.Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+            rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
+            others = None if self._others is None else fitting.Moment(*self._others)
+            self._estimate = tuple(
+                fitting.estimate(self.family, rows, self._w, self.fit_intercept, others)
+            )
+        return inference.Estimate(*self._estimate)
+
+    @property
+    def coef_std_(self) -> Array:
+        """Standard errors of ``coef_debiased_``."""
+        return self._shape(self._unregularised().std)[0]
+
+    @property
+    def intercept_std_(self) -> Any:
+        """Standard errors of ``intercept_debiased_``."""
+        return self._shape(self._unregularised().std)[1]
+
+    @property
+    def coef_debiased_(self) -> Array:
+        """The unregularised estimate of the coefficients."""
+        return self._shape(self._unregularised().w)[0]
+
+    @property
+    def intercept_debiased_(self) -> Any:
+        """The unregularised estimate of the intercept."""
+        return self._shape(self._unregularised().w)[1]
+
+    @property
+    def excess_(self) -> float:
+        """By how much its loss lies above that of the best linear model, about."""
+        return self._unregularised().excess
+
+    @property
+    def inference_note_(self) -> str:
+        """Why standard errors are infinite, and which columns are sums of others."""
+        estimate = self._unregularised()
+        if not (estimate.loose or estimate.dependent):
+            return estimate.note
+        names = getattr(self, "feature_names_in_", None)
+        return inference.collinear_note(estimate, self.n_features_in_, names)
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
         """Fit the labelled rows of collections, which are fetched, and the others' moment."""
@@ -171,7 +213,7 @@ class ProxyGLM(LinearModel, ABC):
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
         estimate, because the fit itself is shrunk on purpose. Of columns that are sums of others in
         every row, such as the levels of a category, the coefficients of least norm are given,
-        differences from the mean of the levels. Where the labels do not determine a coefficient,
+        differences from the mean of the levels. If the labels do not determine a coefficient,
         its interval is infinite. A warning and ``inference_note_`` name the columns of both kinds.
 
         Parameters
@@ -298,8 +340,10 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
         number of steps and no L1 part it is zero, because the steps regularise.
     l1_ratio : float
         Share of the L1 norm, in [0, 1].
-    n_steps : int, "cv" or "converged"
-        Outer steps; "converged" goes to the minimiser of the labelled loss.
+    n_steps : int, "auto", "cv" or "converged"
+        Outer steps; "converged" goes to the minimiser of the labelled loss. "auto" does so for a
+        single ``alpha`` without a teacher; with more than 250 labels and several strengths it
+        chooses among their minimisers, otherwise it is "cv".
     max_steps : int
         Most steps that cross-validation tries.
     power : float or "tuned"
@@ -437,7 +481,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
             which = "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class."
             seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
             if few or negative:
-                allowed = f"-1 or None where {seen}"
+                allowed = f"-1 or None if {seen}"
                 raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
             text = f"{seen}. These rows are taken as unlabelled. {which}"
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)

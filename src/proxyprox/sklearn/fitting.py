@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial, reduce
+from functools import cache, cached_property, lru_cache, partial, reduce
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import scipy.linalg
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
 from threadpoolctl import ThreadpoolController
 
-from proxyprox import GLM, L1
+from proxyprox import GLM, L1, minimize
 from proxyprox._util import arrays
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.validation import message
@@ -28,7 +29,7 @@ from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.problems.quadratic import Quadratic
-from proxyprox.sklearn import inference
+from proxyprox.sklearn import inference, strengths
 from proxyprox.sklearn.inputs import Labelled, stack_rows
 from proxyprox.sklearn.policy import FITTING
 from proxyprox.stopping import Relative, Steps
@@ -346,6 +347,30 @@ class MixedPath:
         return self.w
 
 
+class StrengthPath:
+    r"""The minimisers of ``L_n + α/2 ‖w‖²`` for falling α, from nearly the constant model on.
+
+    Parameters
+    ----------
+    losses : iterable of losses
+        Those of falling strengths.
+    w0 : array
+        Where to begin.
+    """
+
+    def __init__(self, losses: Any, w0: Array) -> None:
+        self._losses, self.w = iter(losses), w0
+        self.advance()
+
+    def advance(self) -> Array:
+        """Go to the next α and return its minimiser."""
+        loss = next(self._losses)
+        w = inference.minimise(loss, self.w, tol=1e-11)
+        # Nothing holds the mean of the classes' constants.
+        self.w = inference.centre_classes(w, loss.family.outputs)
+        return self.w
+
+
 class Candidate(NamedTuple):
     """One way to fit; cross-validation picks one of them, and how far to go.
 
@@ -412,29 +437,53 @@ def choice_of(trials: Sequence[Trial]) -> inference.Choice:
 
 def learn(
     settings: Any, family: Family, rows: Labelled, others: Moment | None, teacher: Any
-) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate]:
+) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate | None]:
     """Return parameters, trial and choice, the rectifier of means, the unregularised estimate.
+
+    The estimate is None if there is no teacher: it is made when it is asked for.
 
     ``others`` is the moment of the unlabelled rows, if there are any.
     """
     C, design = family.outputs, Design(rows.X, intercept=settings.fit_intercept, checked=True)
-    moment = proxy_moment(design, rows.weights, others)
+    steps = _steps_of(settings, design, C, teacher)
+    settings = SimpleNamespace(**{**vars(settings), "n_steps": steps})
     known = [] if teacher is None else [teacher.student, teacher.slope]
-    space = None
-    if settings.l1_ratio == 0 and settings.n_steps != "converged":
-        space = _subspace(rows.X, moment, [w.reshape(-1, C) for w in known])
+    space, moment = None, cache(partial(proxy_moment, design, rows.weights, others))
+    if settings.l1_ratio == 0 and (settings.n_steps == "cv" or isinstance(settings.n_steps, int)):
+        space = _subspace(rows.X, moment(), [w.reshape(-1, C) for w in known])
     if space is None:
         return Fit(settings, family, rows, moment, teacher).learn()
     if teacher is not None:
         student, slope = (space.reduce(w.reshape(-1, C)).ravel() for w in known)
         teacher = replace(teacher, student=student, slope=slope)
-    inner = moment._replace(vectors=space.reduce(moment.vectors))
+    inner = moment()._replace(vectors=space.reduce(moment().vectors))
     small = replace(rows, X=space.reduce(rows.X.T).T)
-    w, trial, choice, rectifier, _ = Fit(settings, family, small, inner, teacher).learn()
+    w, trial, choice, rectifier, _ = Fit(settings, family, small, lambda: inner, teacher).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
-    why = inference.too_many_parameters(design.rows, design.width, family)
-    w = space.expand(w.reshape(-1, C)).ravel()
-    return w, trial, choice, rectifier, inference.no_estimate(len(w), why)
+    return space.expand(w.reshape(-1, C)).ravel(), trial, choice, rectifier, None
+
+
+def estimate(
+    family: Family, rows: Labelled, w: Array, intercept: bool, others: Moment | None
+) -> inference.Estimate:
+    """Return the unregularised estimate without a teacher."""
+    design = Design(rows.X, intercept=intercept, checked=True)
+    loss = GLM(design, rows.y, family, sample_weight=rows.weights)
+    moment = cache(partial(proxy_moment, design, rows.weights, others))
+    return inference.estimate_of(loss, w, None, 0.0, moment)
+
+
+def _steps_of(settings: Any, design: Design, outputs: int, teacher: Any) -> int | str:
+    """Return what "auto" stands for; "strengths" chooses among minimisers."""
+    if settings.n_steps != "auto":
+        return settings.n_steps  # type: ignore[no-any-return]
+    if teacher is not None or settings.l1_ratio:
+        return "cv"
+    if settings.alpha is not None and len(settings.alpha) == 1:
+        return "converged"
+    size = design.width * outputs
+    many = design.rows > max(FITTING.few, 2 * size) and size <= FITTING.exact_size
+    return "strengths" if many else "cv"
 
 
 class Subspace(NamedTuple):
@@ -505,31 +554,37 @@ class Fit:
     def __init__(
         self, settings: Any, family: Family, rows: Labelled, moment: Any, teacher: Any
     ) -> None:
-        self.settings, self.rows, self.moment, self.teacher = settings, rows, moment, teacher
+        self.settings, self.rows, self.teacher = settings, rows, teacher
+        self._moment = moment
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
-        self.plain = self._loss(family, 0.0)
+        same = (rows.weights == rows.weights[0]).all()
+        weights = None if same else rows.weights
+        self.plain = GLM(self.design, rows.y, family, sample_weight=weights)
         # Whether a product with the labelled rows is small.
         self.light = self.design.rows * self.plain.dim <= BLOCK
         smooth = 1 - settings.l1_ratio
-        self.losses = {alpha: self._loss(family, alpha * smooth) for alpha in self._alphas()}
+        self.losses = {alpha: self.plain.with_l2(alpha * smooth) for alpha in self._alphas()}
 
-    def _loss(self, family: Family, l2: float) -> GLM:
-        return GLM(self.design, self.rows.y, family, l2=l2, sample_weight=self.rows.weights)
+    @property
+    def moment(self) -> Moment:
+        """The moment of all inputs, made when it is needed."""
+        return self._moment()  # type: ignore[no-any-return]
 
     def _alphas(self) -> Sequence[float]:
         """Return the strengths of the penalty to try."""
         given, ratio = self.settings.alpha, self.settings.l1_ratio
         if given is not None:
             return list(given)
+        if self.settings.n_steps == "converged" and not ratio:
+            return [0.0]
         proxy = label_free(self.plain, self.moment, self.rows.weights)
         if ratio > 0:
             slope = self.plain.gradient(proxy.w0).reshape(self.design.width, -1)
             steepest = float(np.abs(slope[: self.design.columns]).max()) / ratio
             return [share * steepest for share in FITTING.l1_grid]
-        if self.settings.n_steps != "cv":
+        if self.settings.n_steps not in ("cv", "strengths") or self.shrinks:
             return [0.0]
-        grid = FITTING.l2_grids[self.design.rows > FITTING.few]
-        return [share * proxy.smoothness for share in grid]
+        return [share * proxy.smoothness for share in FITTING.l2_grid]
 
     @cached_property
     def imitation(self) -> Quadratic | LabelFree:
@@ -540,11 +595,34 @@ class Fit:
         hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
         return Quadratic(hessian, -hessian @ student)
 
+    @property
+    def shrinks(self) -> bool:
+        """Whether strengths, not steps, regularise labels alone: few of them, of classes."""
+        settings, few = self.settings, self.design.rows <= FITTING.few
+        free = settings.alpha is None and settings.n_steps == "cv" and settings.l1_ratio == 0
+        return free and few and self.plain.family.classifier
+
+    @cached_property
+    def shrinkages(self) -> Array:
+        """The strengths that few labels try; equal columns of size one take scikit-learn's 1/C."""
+        moment, design = self.moment, self.design
+        total = float(moment.values.sum()) + moment.rest * (design.width - len(moment.values))
+        square = (total - design.intercept) / design.columns
+        return np.array(FITTING.shrinks) * max(square, 1e-300) / self.rows.weights.sum()
+
+    @cached_property
+    def expected(self) -> Array:
+        """How likely each of them is before labels are seen."""
+        off = (np.log10(FITTING.shrinks) - FITTING.usual) / FITTING.spread
+        return np.exp(-(off**2) / 2)
+
     def path(self, candidate: Candidate, rows: Any = slice(None)) -> Any:
         """Return the path of a candidate on some of the labelled rows, or on all."""
         loss = self.losses[candidate.alpha].rows(rows)
         proxy = label_free(loss, self.moment, self.rows.weights[rows])
         w0 = proxy.w0 if candidate.way == "labels alone" else self.teacher.student
+        if candidate.way == "labels alone" and self.shrinks:
+            return StrengthPath((loss.with_l2(alpha) for alpha in self.shrinkages), w0)
         objective: Any = loss
         if candidate.way == "mixed":
             return MixedPath(loss, self.imitation, w0)
@@ -558,7 +636,7 @@ class Fit:
         # The proxy lacks the L2 term: a pull of that strength stands in for it.
         return RegularisationPath(objective, proxy, penalty, w0, least_pull=loss.l2)
 
-    def learn(self) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate]:
+    def learn(self) -> tuple[Array, Trial, inference.Choice, Array, inference.Estimate | None]:
         """Choose a candidate and the number of steps, and fit all labelled rows so."""
         plain, teacher = self.plain, self.teacher
         # Thousands of small products stay on one thread: others would only wait for each other.
@@ -566,10 +644,21 @@ class Fit:
             if self.settings.n_steps == "converged":
                 w, trial = self._minimise()
                 trials = [trial]
+            elif self.settings.n_steps == "strengths" and (folds := self._split()):
+                alphas = list(self.losses)
+                w, place, curve, held_out = strengths.best_strength(plain, alphas, folds)
+                candidate = Candidate("labels alone", alphas[place])
+                trials = [trial := Trial(candidate, place, curve, np.zeros(0), held_out)]
             else:
                 trials, shares = self._cross_validate()
                 w, trial = self._average(shares), trials[0]
-        estimate = inference.estimate_of(plain, w, teacher, trial.candidate.power, self.moment)
+                if self.shrinks and trial.candidate.way == "labels alone":
+                    alpha = float(self.shrinkages[trial.steps])
+                    trial = trial._replace(candidate=trial.candidate._replace(alpha=alpha))
+        estimate = None
+        if teacher is not None:
+            power = trial.candidate.power
+            estimate = inference.estimate_of(plain, w, teacher, power, self._moment)
         residuals = inference.targets_of(plain) - trial.held_out
         weights = self.rows.weights if self.rows.population is None else self.rows.population
         rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)
@@ -578,13 +667,17 @@ class Fit:
     def _minimise(self) -> tuple[Array, Trial]:
         """Go to the end of the path at once: the minimiser of the (paired) labelled loss."""
         (alpha, loss), *_ = self.losses.items()
-        path, plain, teacher = self.path(Candidate("labels alone", alpha)), self.plain, self.teacher
+        plain, teacher = self.plain, self.teacher
         power = self.settings.power if teacher else 0.0
-        start = teacher.student if teacher else path.w
-        if power is None:
-            power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
-        objective = inference.paired_loss(loss, teacher, power) if teacher and power else loss
-        w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
+        if teacher is None and not self.settings.l1_ratio:
+            w = np.asarray(minimize(loss).w)
+        else:
+            path = self.path(Candidate("labels alone", alpha))
+            start = teacher.student if teacher else path.w
+            if power is None:
+                power = inference.best_power(plain, teacher, inference.minimise(loss, path.w))
+            objective = inference.paired_loss(loss, teacher, power) if teacher and power else loss
+            w = inference.minimise(objective, start, penalty=path.penalty, tol=1e-10)
         if alpha == 0:
             w = inference.centre_classes(w, plain.family.outputs)
         targets, n = inference.targets_of(plain), self.design.rows
@@ -626,6 +719,7 @@ class Fit:
         if not folds:
             # As many as make η e times as long as the first.
             steps = int(1 / math.log(FITTING.growth)) if steps == "cv" else steps
+            steps = int(self.expected.argmax()) if self.shrinks else steps
             nothing = np.full((self.design.rows, self.plain.family.outputs), np.nan)
             trial = Trial(candidates[0], steps, np.zeros(0), np.zeros(0), nothing)
             return [trial], {candidates[0]: np.eye(steps + 1)[-1]}
@@ -656,6 +750,9 @@ class Fit:
         for part, group in groups:
             if part:
                 raw = {t.candidate: np.exp(-unit * (t.curve - group[0].score)) for t in group}
+                for candidate in raw:
+                    if self.shrinks and candidate.way == "labels alone":
+                        raw[candidate] *= self.expected
                 total = sum(float(weights.sum()) for weights in raw.values())
                 shares |= {candidate: part / total * weights for candidate, weights in raw.items()}
         return trials, shares
@@ -684,7 +781,7 @@ class Fit:
         return [(train, test) for train, test in mapped if len(train) and len(test)]
 
     def _candidates(self) -> list[Candidate]:
-        """Return the candidates; the first is the one to take where nothing can be tried."""
+        """Return the candidates; the first is the one to take if nothing can be tried."""
         power, teacher = self.settings.power, self.teacher
         plain = [Candidate("labels alone", alpha) for alpha in self.losses]
         if teacher is None or power == 0.0:
@@ -711,6 +808,8 @@ class Fit:
         loss, rows = self.losses[candidate.alpha], self.design.rows
         fixed = self.settings.n_steps != "cv"
         longest = self.settings.n_steps if fixed else candidate.longest(self.settings.max_steps)
+        if candidate.way == "labels alone" and self.shrinks:
+            longest = len(FITTING.shrinks) - 1
         paths = [self.path(candidate, train) for train, _ in folds]
         tests = [(test, loss.rows(test)) for _, test in folds]
         seen = np.bincount(np.concatenate([test for test, _ in tests]), minlength=rows)

@@ -65,7 +65,7 @@ def targets_of(loss: GLM) -> Array:
 
 
 def row_losses(loss: GLM, w: Array) -> Array:
-    """Return the loss of each row; zero for a perfect fit where there is one."""
+    """Return the loss of each row; zero for a perfect fit if there is one."""
     targets = targets_of(loss)
     with np.errstate(over="ignore"):
         z = predictors(loss.design, loss.family, w)
@@ -354,7 +354,7 @@ def _listed(places: Sequence[int], columns: int, names: Any) -> str:
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
-    """Return why so many columns have no standard errors; empty if they may have."""
+    """Return why that number of columns have no standard errors; empty if they may have."""
     # Softmax parameters are fixed up to a shift of all classes. With fewer than two labels for
     # each parameter no asymptotic statement would be worth its name.
     free = width * max(family.outputs - 1, 1)
@@ -371,7 +371,7 @@ def estimate_of(
 ) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment`` is
+    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment()`` is
     that of all inputs. Of several minimisers the one of least norm is taken, the constant not
     counted: what a vanishing ridge penalty tends to.
     """
@@ -392,7 +392,7 @@ def estimate_of(
         note = "A plane separates the labels: the estimate lies at infinity. Label more rows."
         return no_estimate(loss.dim, note)
     inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
-    loose = _undetermined(free, moment)
+    loose = _undetermined(free, moment()) if free.shape[1] else np.zeros(len(free), dtype=np.bool_)
     if loose.all() or not np.isfinite(w).all():
         note = "Columns are constant or sums of others on the labelled rows: drop such columns."
         return no_estimate(loss.dim, note)
@@ -431,7 +431,7 @@ def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
     if classifier:
-        # NaN where the labels were too few to hold any out stays NaN.
+        # If the labels were too few to hold any out, NaN stays NaN.
         spread = np.maximum(spread, INFERENCE.wrong_answers * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
 
@@ -524,8 +524,6 @@ def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
 
 def _undetermined(free: Array, moment: Any) -> Array:
     """Return the columns of directions that predict nothing on labelled rows, but do on others."""
-    if not free.shape[1]:
-        return np.zeros(len(free), dtype=np.bool_)
     # Relative to what the columns would predict if they did not cancel.
     size = np.sqrt(np.maximum(np.diag(moment @ np.eye(len(free))), 0.0))
     weight = np.linalg.norm(size[:, None] * free, axis=0)

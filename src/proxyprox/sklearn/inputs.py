@@ -73,7 +73,9 @@ CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
     "l1_ratio": _share,
     "n_steps": partial(
-        _word_or, {"cv": "cv", "converged": "converged"}, partial(check.whole, least=0)
+        _word_or,
+        {name: name for name in ("auto", "cv", "converged")},
+        partial(check.whole, least=0),
     ),
     "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
@@ -130,14 +132,22 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
         return y, None
     values = values if values.dtype.kind == "O" else label_array(values)
     kind = values.dtype.kind
-    missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
+    if kind in "biuf":
+        missing = np.isnan(values)
+    else:
+        missing = np.array([is_missing(value) for value in values.tolist()], dtype=bool)
     if missing.any() and (mark is None or (kind == "f" and not is_missing(mark))):
         # The first words are scikit-learn's, which its own checks of estimators look for.
         raise ValueError(
             f"Input y contains NaN or None in {int(missing.sum())} rows. Pass them as X_proxy, or "
             "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
-    marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
+    if kind in "biuf":
+        # One value stands for all that are equal to it: a mark that is no number marks none.
+        marked = values == mark if is_mark(mark, mark) and not isinstance(mark, str) else missing
+        marked = missing if is_missing(mark) else np.broadcast_to(marked, values.shape)
+    else:
+        marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
     labelled = ~(missing | marked)
     if kind != "O" and not missing.any():
         return y, labelled
@@ -320,7 +330,7 @@ def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Arra
     keep = labelled & (weights > 0)
     if labelled.any() and not keep.any():
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
-    part = (X if keep.all() else X[keep]).astype(np.float64, copy=False)
+    part = X if keep.all() else X[keep]
     if known is None:
         own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
         return own if keep.any() else None

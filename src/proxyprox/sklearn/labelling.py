@@ -249,7 +249,7 @@ _OPEN: dict[tuple[int, Path], Journal] = {}
 
 
 def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
-    """Return one label or several as plain values, None where there is no label."""
+    """Return one label or several as plain values, None if there is no label."""
     if labels is None or isinstance(labels, (str, bytes)):
         labels = [labels]
     elif not isinstance(labels, (list, tuple)):
@@ -315,7 +315,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         X is among them, under the name "data"; an entry of that name takes its place. An entry
         "classes" lists the labels that are allowed.
     teacher : sequence of length N, optional
-        Another model's label for each row, None where it has none; the labels bought decide how
+        Another model's label for each row, None if it has none; the labels bought decide how
         far it is believed.
 
     Attributes
@@ -442,7 +442,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         rows : int or sequence of int
             Row numbers.
         labels : label or sequence of labels
-            One for each, or None where there is no answer.
+            One for each, or None if there is no answer.
         """
         known = self.labels.keys() | self.declined | set(self._open)
         pairs = self._pairs(rows, labels, known, f"rows asked for, {self._open[:8]}")

@@ -30,13 +30,26 @@ class FittingPolicy:
     few : int
         Labels up to which thirds are left out five times, and labels alone are preferred unless
         another way is better by a standard error: one split of few labels is a gamble.
-    l2_grids : pair of tuples of float
-        L2 strengths tried with few labels and with more, in units of the proxy's smoothness. The
-        number of steps does the rest. With few labels the finer grid is a gamble.
+    l2_grid : tuple of float
+        L2 strengths tried with more than few labels, in units of the proxy's smoothness.
     l1_grid : tuple of float
         L1 strengths tried, in units of the one that sets all coefficients to zero.
     thetas : tuple of float
         Weights θ of the labels' loss that mixtures try.
+    shrinks : tuple of float
+        L2 strengths that labels alone try if they are few, in units of the mean square of the
+        columns divided by their number. Set by benchmarks/labels_few.py --tuning.
+    usual, spread : float
+        What is expected of them before labels are seen: mean and deviation of the decimal
+        logarithm. Set as those are.
+    fold_steps : int
+        Newton steps of folds at most. No record: a judgement.
+    fold_pace : float
+        A Hessian is formed anew if a step gains more than this share of what the last one did. No
+        record: a judgement.
+    fold_gap : float
+        What a fold's fit may lie above its minimum, as a share of the loss: held-out losses differ
+        by more. No record: a judgement.
     fewest : int
         Rows below which neither inputs are compared nor answers held out. No record: a judgement.
     apart : float
@@ -50,9 +63,15 @@ class FittingPolicy:
     patience: int = 25
     tolerance: float = 1e-5
     few: int = 250
-    l2_grids: tuple[tuple[float, ...], ...] = ((0.0, 1e-3, 1e-2), (0.0, 1e-3, 3e-3, 1e-2, 3e-2))
+    l2_grid: tuple[float, ...] = tuple(np.geomspace(1e-1, 1e-6, 10).tolist())
     l1_grid: tuple[float, ...] = tuple(np.geomspace(1.0, 1e-3, 8).tolist())
     thetas: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+    shrinks: tuple[float, ...] = tuple(np.logspace(2.5, -2.0, 10).tolist())
+    usual: float = 0.5
+    spread: float = 0.5
+    fold_steps: int = 12
+    fold_pace: float = 0.2
+    fold_gap: float = 1e-6
     fewest: int = 10
     apart: float = 3.0
 

@@ -135,7 +135,7 @@ class StepSize:
         return None
 
     def eta(self, state: Any, k: int) -> float:
-        """Return η of outer step k; NaN where it is not known before the target has answered."""
+        """Return η of outer step k; NaN if it is not known before the target has answered."""
         raise NotImplementedError(f"{type(self).__name__} must define eta(state, k)")
 
     def comparison_point(self, state: Any, k: int) -> Vector | None:
@@ -144,6 +144,10 @@ class StepSize:
 
     def observe(self, state: Any, seen: Observation) -> Any:
         """Return the state after the target has answered; η of this step follows from it."""
+        return state
+
+    def adapt(self, state: Any, before: Any, after: Any, leap: bool) -> Any:
+        """Return the state for a proxy whose numbers have changed: by default as it is."""
         return state
 
     def gain(self, state: Any) -> float | None:

@@ -18,7 +18,7 @@ is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
 ==================================  ==========================================================
 
 ``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
-convex ones. Where a printed constant does not follow from its proof, the function gives the one
+convex ones. If a printed constant does not follow from its proof, the function gives the one
 that does and its docstring says so.
 """
 

@@ -217,7 +217,7 @@ def _solved(eta: float, delta: float, mu: float) -> tuple[float, float, float]:
 
 
 def geometric_sum(rate: float, steps: int) -> float:
-    """Return ``Σ_{k<K} (1 + rate)^k``, infinite where it overflows."""
+    """Return ``Σ_{k<K} (1 + rate)^k``, infinite if it overflows."""
     exponent = steps * math.log1p(rate)
     if exponent == 0:
         return float(steps)
@@ -537,7 +537,7 @@ def corollary_plan(*, epsilon: float, B: float, sigma: float, delta: float, mu: 
 
     and K is the smallest number of steps with :math:`\eta \le \min\{\frac1{4\delta},
     \frac5{2\mu}, \frac{\varepsilon'}{2\sigma^2}\}`. :func:`plan_run` searches η and needs far
-    fewer steps; this function is for those who compare with the paper.
+    fewer steps; this function is for comparisons with the paper.
 
     Parameters
     ----------

@@ -1,8 +1,22 @@
-"""What the optimisers judge a proxy by while they train."""
+"""What the optimisers judge a proxy by while they train, and the shape of their schedules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SchedulePolicy:
+    """The learning rate of a way.
+
+    Attributes
+    ----------
+    warmup : float
+        Share of the steps over which it rises. No record: the share that hand-written schedules of
+        the cases in ``docs/results/torch`` use.
+    """
+
+    warmup: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -19,12 +33,36 @@ class ProbePolicy:
         Mean relative rise of that loss from which on steps are called too long.
     scale : float
         Length of the proxy's gradient over the target's from which on units are called different.
+    compare_every : int
+        Outer steps between two looks at how several proxies agree with the target.
     """
 
     look_every: int = 25
     looks: int = 4
     rise: float = 0.25
     scale: float = 30.0
+    compare_every: int = 10
 
 
+@dataclass(frozen=True)
+class HalvingPolicy:
+    """How much ``choose_way`` may cost. The price is the one promised to users.
+
+    Attributes
+    ----------
+    runs : float
+        Full runs in all.
+    factor : int
+        By what the number of candidates is divided in every round.
+    last : int
+        Candidates of the last round.
+    """
+
+    runs: float = 3.0
+    factor: int = 3
+    last: int = 2
+
+
+SCHEDULE = SchedulePolicy()
 PROBE = ProbePolicy()
+HALVING = HalvingPolicy()

@@ -9,7 +9,8 @@ import json
 import os
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -50,7 +51,7 @@ def plain(text: object, style: str = "") -> Text:
     text : object
         Anything; shown as its ``str``.
     style : str
-        Colour or weight, dropped where there is no terminal.
+        Colour or weight, dropped if there is no terminal.
     """
     from rich.text import Text
 
@@ -67,7 +68,7 @@ def say(console: Console, text: str, style: str = "") -> None:
     text : str
         Anything; brackets in it are no markup, and control characters are shown as escapes.
     style : str
-        Colour or weight, dropped where there is no terminal.
+        Colour or weight, dropped if there is no terminal.
     """
     console.print(plain(text, style), soft_wrap=console.stderr and not console.is_terminal)
 
@@ -86,9 +87,12 @@ def tell_path(console: Console, text: str) -> None:
 
 
 def print_table(
-    console: Console, headings: Sequence[str], rows: Iterable[Sequence[str]], best: Sequence[bool]
+    console: Console,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    styles: Sequence[str],
 ) -> None:
-    """Print a table: names, then numbers; the best rows are bold and their names have a star.
+    """Print a table: names to the left, numbers to the right.
 
     Parameters
     ----------
@@ -98,17 +102,18 @@ def print_table(
         Of the columns.
     rows : iterable of sequences of str
         The cells; brackets in them are no markup.
-    best : sequence of bool
-        Which rows are the best.
+    styles : sequence of str
+        Colour or weight of each row.
     """
     from rich.table import Table
 
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim")
+    table, rows = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="dim"), [*rows]
     for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left", no_wrap=place > 0)
-    for (name, *cells), first in zip(rows, best, strict=True):
-        style = "bold" if first else ""
-        table.add_row(*map(plain, (f"{name}{' *' * first}", *cells)), style=style)
+        numbers = all(not row[place] or row[place][0] in "+-(–0123456789" for row in rows)
+        table.add_column(heading, justify="right" if place and numbers else "left",
+                         no_wrap=0 < place < len(headings) - 1)  # fmt: skip
+    for cells, style in zip(rows, styles, strict=True):
+        table.add_row(*map(plain, cells), style=style)
     console.print(table)
 
 
@@ -245,6 +250,46 @@ Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each method.
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
 ]
+
+
+@contextmanager
+def output_folder(folder: Path, command: str, kept: str = "") -> Iterator[None]:
+    """Make a folder and hold its lock while the block runs.
+
+    Parameters
+    ----------
+    folder : Path
+        Where everything goes.
+    command : str
+        What to type after an interruption.
+    kept : str
+        What an interruption leaves of the work, as a sentence; by default the finished runs.
+
+    Raises
+    ------
+    CommandError
+        When it cannot be written to or another process writes it, and when the user interrupts.
+    """
+    from proxyprox._util.files import locked
+
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(folder))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error).rstrip(".")
+            text = f"the folder {str(folder)!r} cannot be written to ({reason}): choose another "
+            raise CommandError(f"{text}with --output.") from error
+        try:
+            yield
+        except KeyboardInterrupt:
+            again = (
+                f"{kept}\nTo run it again:"
+                if kept
+                else (f"Finished runs are kept in {folder}.\nTo resume:")
+            )
+            text = f"Interrupted. {again}  {command}"
+            raise CommandError(text, INTERRUPTED) from None
 
 
 def command_line(context: typer.Context) -> str:

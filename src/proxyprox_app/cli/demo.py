@@ -1,15 +1,14 @@
-"""``proxyprox demo``: what a proxy is worth, in three situations."""
+"""``proxyprox demo``: what a proxy is worth, in a few situations."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from proxyprox_app.cli import console
-from proxyprox_app.cli.console import Json, Output, Seeds, Workers, guarded
+from proxyprox_app.cli.console import Json, Output, Seeds, guarded
+from proxyprox_app.cli.run import progress_of
 
 
 @guarded
@@ -17,14 +16,12 @@ def demo(
     context: typer.Context,
     output: Output = Path("runs/demo"),
     as_json: Json = False,
-    workers: Workers = None,
-    seeds: Seeds = 7,
+    seeds: Seeds = 5,
 ) -> None:
-    """See what a cheap proxy is worth, in three situations, on data that is always there.
+    """See what a cheap proxy is worth, in a few situations, on data that is always there.
 
-    Few exact gradients, one label at a time, few labels and a teacher: each with the default of
-    this package and with its rivals, who win or lose in plain sight. Writes a report, a summary and
-    the records. Finished runs found in the folder are used.
+    Rounds to another site and others: each with the default of this package and its strongest
+    rivals, who win or lose in plain sight. Written: report.html and summary.json.
 
     Examples
     --------
@@ -32,54 +29,36 @@ def demo(
     proxyprox demo --output runs/demo --seeds 20
     proxyprox demo --json | python -m json.tool
     """
-    from proxyprox_app.cli.comparison import edge_notes, output_folder, run_experiment, tell_report
-    from proxyprox_app.report.page import write_report
-    from proxyprox_app.report.summary import last_rows, write_json
+    from threadpoolctl import threadpool_limits
+
+    from proxyprox_app.page import number, write_json, write_page
     from proxyprox_app.study import demo as study
 
     folder, command = output or Path("runs/demo"), console.command_line(context)
-    config = study.DemoConfig(seeds=seeds)
-    with output_folder(folder, command):
-        experiment = study.experiment(config)
-        outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
-        parts = study.sections(config, outcome.records)
-        found: dict[str, Any] = {
-            "findings": {part["heading"]: part["text"] for part in parts},
-            "notes": [text.format(**vars(config)) for text in study.TEXTS["notes"]],
-            "rows": [{"section": part["heading"], **row} for part in parts for row in part["rows"]],
-        }
-        found["notes"] += edge_notes(outcome)
-        common: dict[str, Any] = {"command": command, "config": asdict(config)}
-        write_json(folder / "summary.json", {**common, **found})
-        report = write_report(
-            folder, sections=parts, title=experiment.title, lead=[study.TEXTS["lead"]],
-            notes=found["notes"], **common,
+    kept = "Nothing was written: the page is written when all runs have ended."
+    with (
+        console.output_folder(folder, command, kept),
+        progress_of(as_json) as progress,
+        threadpool_limits(1),
+    ):
+        parts = study.run_parts(seeds, progress)
+        page = write_page(
+            folder / "report.html", title="proxyprox: what a cheap proxy is worth",
+            lead=[study.TEXTS["lead"]], parts=parts, notes=(), command=command,
         )  # fmt: skip
-    found |= {"folder": str(folder), "report": str(report)}
-    found |= {"runs": outcome.runs, "reused": outcome.reused}
+        kept_of = ("heading", "text", "about", "rows")
+        found = [{name: part[name] for name in kept_of} for part in parts]
+        done = {"command": command, "seeds": seeds, "parts": found, "report": str(page)}
+        write_json(folder / "summary.json", done)
     if as_json:
-        console.emit(found)
+        console.emit(done)
         return
     screen = console.stdout()
     for part in parts:
         console.say(screen, f"\n{part['heading']}", "bold")
-        console.say(screen, part["about"]["Problem"], "dim")
-        ends, x = last_rows(part["rows"]), part["x_axes"][0]
-        cells = [[row[f"gap_{end}"] for end in ("median", "low", "high")] for row in ends]
-        best = min((middle for middle, *_ in cells if middle is not None), default=None)
-        headings = [f"{part['labels']['gap']}, after {ends[0][x]} {x}", "median", "limits"]
-        rows = [
-            (row["method"], _short(middle), f"{_short(low)} to {_short(high)}",
-             f"{row['seconds']:.2g}")
-            for row, (middle, low, high) in zip(ends, cells, strict=True)
-        ]  # fmt: skip
-        firsts = [middle is not None and middle == best for middle, *_ in cells]
-        console.print_table(screen, [*headings, "seconds"], rows, firsts)
+        console.say(screen, part["about"]["Who should care"], "dim")
         console.say(screen, part["text"])
-    text = "Medians over the draws, the lowest marked *; the report says how sure the limits are."
-    console.say(screen, f"\n{text}", "dim")
-    tell_report(screen, found)
-
-
-def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2g}"
+        cells = [[number(value) for value in row.values()] for row in part["rows"]]
+        headings = ["loss above the lowest, at the end", *list(part["rows"][0])[1:]]
+        console.print_table(screen, headings, cells, [""] * len(cells))
+    console.tell_path(screen, f"\nReport: {page}")

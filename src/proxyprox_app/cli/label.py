@@ -35,7 +35,7 @@ RECENT = 20
 
 @console.guarded
 def label(
-    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel, JSON, svmlight, npz.")],
+    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel.")],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
@@ -49,7 +49,7 @@ def label(
     column: Annotated[str, typer.Option("--label", help="Column of labels that are there.")] = "",
     teacher: Annotated[str, typer.Option(help="Column of another model's answers.")] = "",
     source: Annotated[Path | None, typer.Option("--import", help="File of labelled rows.")] = None,
-    export: Annotated[Path | None, typer.Option(help="File for the answers: .csv, .json.")] = None,
+    export: Annotated[Path | None, typer.Option(help="CSV file for the answers.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
     every: Annotated[bool, typer.Option("--all-rows", help="Export every row, for run.")] = False,
     answers: Annotated[Path | None, typer.Option(help="Journal of the answers.")] = None,
@@ -80,7 +80,6 @@ def label(
     proxyprox label tickets.csv --classes urgent,normal
     proxyprox label tickets.csv --classes urgent,normal --web
     proxyprox label mail.xlsx --classes spam,ham --show text --budget 200
-    proxyprox label tasks.json --classes yes,no --export labelled.json
     proxyprox label tickets.csv --classes urgent,normal --export all.csv --all-rows
 
     Every answer is on disk before the next question. Type a class, the beginning of its name or
@@ -95,26 +94,19 @@ def label(
     from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
-    from proxyprox_app.cli.label_pool import add_answers, exported, read_answers, read_pool
+    from proxyprox_app.cli.label_pool import add_answers, exported, import_answers, read_pool
     from proxyprox_app.cli.run import parse_kinds
-    from proxyprox_app.study.tables import DataError
 
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
     given = {"show": show, "features": features, "ignore": ignore, "hide": hide}
     given |= {"label": column, "teacher": teacher}
-    try:
-        roles = {role: _split(text) for role, text in given.items()}
-        pool = read_pool(data, roles, parse_kinds(kinds or []), names)
-    except DataError as error:
-        # Python has an argument for the format, the command line has endings.
-        raise CommandError(str(error).replace(", or pass format=.", ".")) from None
+    roles = {role: _split(text) for role, text in given.items()}
+    pool = read_pool(data, roles, parse_kinds(kinds or []), names)
     if column and pool.given is None and source is None:
         raise CommandError(f"--label names {column!r}, which is no column of {data.name}.")
-    # Version 0.1 put its answers in a file of JSON lines, which is refused.
-    new, old = (data.with_name(f"{data.name}.labels.{kind}") for kind in ("sqlite", "jsonl"))
-    file = answers or (old if old.is_file() and not new.exists() else new)
+    file = answers or data.with_name(f"{data.name}.labels.sqlite")
     check_files(data, file, export, overwrite)
     about = {"classes": sorted(names), "data": file_digest(data)}
     options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
@@ -126,12 +118,10 @@ def label(
             say(terminal, note)
         if bought.labels:
             say(terminal, f"{len(bought.labels)} answers are in {bought.path} already.")
-        elif pool.given is not None and any(pool.given.labels):
-            say(terminal, add_answers(bought, pool, pool.given, names, data.name))
+        elif pool.given is not None and pool.given.iloc[:, 0].str.strip().any():
+            say(terminal, add_answers(bought, pool.given.iloc[:, 0], names, data.name))
         if source is not None:
-            there = [] if pool.cells is None else list(pool.cells)
-            found = read_answers(source, column, there)
-            say(terminal, add_answers(bought, pool, found, names, source.name))
+            say(terminal, import_answers(bought, pool, source, column, names))
         session = Session(bought, pool, names)
         if web:
             from proxyprox_app.cli.label_web import serve
@@ -142,7 +132,7 @@ def label(
         if not (bought.labels or bought.declined or bought.comments):
             export = None
         if export is not None:
-            atomic_write_bytes(export, exported(bought, pool, export.suffix.lower(), every))
+            atomic_write_bytes(export, exported(bought, pool, every))
         result = summary(bought, export)
     if as_json:
         console.emit(result)
@@ -314,7 +304,7 @@ def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool)
     problems = {
         "would replace the rows or the answers": export.resolve()
         in (data.resolve(), answers.resolve()),
-        "needs a name that ends in .csv or .json": export.suffix.lower() not in (".csv", ".json"),
+        "needs a name that ends in .csv": export.suffix.lower() != ".csv",
         "needs a file in a folder that exists": export.is_dir() or not export.parent.is_dir(),
         "would replace a file: add --overwrite, or name another": export.exists() and not overwrite,
     }

@@ -212,10 +212,8 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.lock:
             if path == "state":
                 return "application/json", json.dumps(self.server.state()).encode()
-            if path in ("labels.csv", "labels.json"):
-                kind = "text/csv" if path.endswith("csv") else "application/json"
-                session, ending = self.server.session, path.removeprefix("labels")
-                return kind, exported(session.bought, session.pool, ending)
+            if path == "labels.csv":
+                return "text/csv", exported(self.server.session.bought, self.server.session.pool)
         raise RefusedError(HTTPStatus.NOT_FOUND, "No such page.")
 
     def _post(self, path: str) -> tuple[str, bytes]:

@@ -25,7 +25,7 @@ def plan(
     """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
 
     Left out or zero, μ gives the convex case; knowing it never makes a plan longer. With
-    --sigma 0, rounds of exact gradients are counted as well. Where ε ≥ HB²/2, the start is good
+    --sigma 0, rounds of exact gradients are counted as well. If ε ≥ HB²/2, the start is good
     enough, and that is all that is said. The orders of magnitude leave
     constants out: compare them with each other, not with K.
 

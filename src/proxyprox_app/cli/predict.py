@@ -42,19 +42,24 @@ def predict(
 
     Written: the number of the row, counted from 1, columns that identify it, the prediction, and
     the probability of every class. Text that begins with = + - or @ gets an apostrophe in front,
-    so that no spreadsheet takes it for a formula. Where the table has labels, the predictions are
+    so that no spreadsheet takes it for a formula. If the table has labels, the predictions are
     compared with them.
     """
     from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox_app.study.fit import TableModel
-    from proxyprox_app.study.tables import load_cells
+    from proxyprox_app.study.tables import Finding, load_cells
 
     if output is not None and output.resolve() in (model.resolve(), file.resolve()):
         raise CommandError(f"--output would replace the model or the rows: {output}.")
     kept = TableModel.load(model)
-    cells = load_cells(file, encoding, separator, sheet)
-    frame, findings, _ = cells.parse(text=kept.texts)
+    cells, usual = load_cells(file, encoding, separator, sheet), kept.columns.decimal
+    frame, findings, decimal = cells.parse(kept.columns.texts, usual)
+    if decimal and usual and decimal != usual:
+        marks = {",": "comma", ".": "point"}
+        text = f"decimals are behind a {marks[decimal]} here, unlike in the file of the fit."
+        findings.append(Finding("", text))
+        kept.columns.decimal = decimal
     found, more = kept.predict(frame, allow_missing, cells.text(kept.columns.identifiers))
     findings = [*findings, *more]
     rows = [list(found), *found.astype(object).to_numpy().tolist()]
@@ -65,7 +70,9 @@ def predict(
     if as_json:
         shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
         # JSON has no NaN, which R² of a single label is.
-        finite: Any = score and {k: x if math.isfinite(x) else None for k, x in score.items()}
+        finite: Any = score and {
+            k: x if x is not None and math.isfinite(x) else None for k, x in score.items()
+        }
         shown |= {"score": finite, "findings": [finding._asdict() for finding in findings]}
         shown |= {} if output else {"predictions": found.to_dict("records")}
         console.emit(shown)
@@ -75,8 +82,8 @@ def predict(
         typer.echo(csv_text(rows), nl=False)
     screen = console.stderr()
     if score is not None:
-        first, second = (f"{name} {value:.3g}" for name, value in list(score.items())[1:])
-        console.say(screen, f"{score['labels']:,.0f} rows have a label: {first}, {second}.")
+        values = [f"{k} {x:.3g}" for k, x in score.items() if k != "labels" and x is not None]
+        console.say(screen, f"{score['labels']:,} rows have a label: {', '.join(values)}.")
     if own:
         console.say(screen, "The model was fitted to this file; how good it is, run has printed.")
     if output is not None:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from proxyprox_app.study.policy import POLICY
 from proxyprox_app.study.tables import (
     KINDS,
     DataError,
     Finding,
-    comma_votes,
-    decimal_mark,
+    as_text,
     is_coded,
-    marked,
     no_column,
     to_numbers,
 )
@@ -31,15 +30,7 @@ Frame = Any
 Series = Any
 Array = Any
 
-# Values of a text column up to which it is a category, and components of a text.
-MOST_VALUES, COMPONENTS = 40, 30
-# Share of the cells that must be numbers (dates) for a column of text to be of numbers (dates).
-ENOUGH = 0.9
-# Rows from which a column may be an identifier because no value occurs twice.
-SEVERAL = 10
 MISSING = "(missing)"
-# Marks of decimals, and their names in messages.
-DECIMALS = {"": "", ",": "comma", ".": "point"}
 # A smaller standard deviation is none: its square is lost in float64.
 SMALLEST = 1e-150
 YES = {"yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "on", "1"}
@@ -72,9 +63,6 @@ class Column:
         Whether the values are yes and no in some spelling.
     text : bool
         Whether the cells were read as text, so that a code such as 4E12 stays one in new files.
-    decimal : str
-        What the decimals of a number are behind, "," or ".", so that 1,234 is the same number in
-        new files; "" if the cells did not need it.
     """
 
     name: str
@@ -85,7 +73,6 @@ class Column:
     date: str = ""
     yes_no: bool = False
     text: bool = False
-    decimal: str = ""
 
 
 class Columns:
@@ -98,6 +85,8 @@ class Columns:
         "date" or "drop".
     scale : bool
         Whether numbers and dates are centred and divided by their standard deviation.
+    decimal : {"", ",", "."}
+        What decimals in text are behind if the cells of a column do not tell.
 
     Attributes
     ----------
@@ -129,9 +118,12 @@ class Columns:
     ((3, 3), ['age', 'age (missing)', 'city = Rome'])
     """
 
-    def __init__(self, kinds: Mapping[str, str] | None = None, scale: bool = True) -> None:
+    def __init__(
+        self, kinds: Mapping[str, str] | None = None, scale: bool = True, decimal: str = ""
+    ) -> None:
         self.kinds = dict(kinds or {})
         self.scale = scale
+        self.decimal = decimal
         self.columns: list[Column] = []
         self.findings: list[Finding] = []
         for name, kind in self.kinds.items():
@@ -145,7 +137,7 @@ class Columns:
         frame: Frame,
         labels: Any = None,
         ignore: Sequence[str] = (),
-        decimals: Mapping[str, str] | None = None,
+        progress: Callable[[str], None] = lambda text: None,
     ) -> Columns:
         """Decide what every column becomes; nothing is fitted.
 
@@ -154,11 +146,11 @@ class Columns:
         frame : pandas.DataFrame
             The table.
         labels : pandas.Series, optional
-            What is to be predicted, to find columns that are copies of it.
+            What is to be predicted, to find columns that are copies of it or determine it.
         ignore : sequence of str
             Columns that are no business of this object, such as the label's.
-        decimals : mapping of str to str, optional
-            What decimals were behind in the file; by default, what the cells of text tell.
+        progress : callable
+            Told which column is looked at.
 
         Returns
         -------
@@ -170,12 +162,13 @@ class Columns:
             if name not in names:
                 self._find("", no_column(name, names), fatal=True)
         seen: dict[int, str] = {}
-        for name in names:
+        for place, name in enumerate(names, start=1):
+            progress(f"column {place} of {len(names)}: {name}")
             forced = self.kinds.get(name)
-            column = self._decide(name, frame[name], forced, (decimals or {}).get(name, ""))
+            column = self._decide(name, frame[name], forced)
             if column.kind != "drop" and forced is None:
                 column = self._without_copies(column, frame[name], labels, seen)
-            self.columns.append(column if column.kind == "number" else replace(column, decimal=""))
+            self.columns.append(column)
         if not any(column.kind != "drop" for column in self.columns):
             why = "; ".join(f"{column.name}: {column.why}" for column in self.columns[:5])
             self._find("", f"no column is left to predict from ({why}).", fatal=True)
@@ -184,20 +177,18 @@ class Columns:
     def _find(self, column: str, text: str, fatal: bool = False) -> None:
         self.findings.append(Finding(column, text, fatal))
 
-    def _decide(self, name: str, cells: Series, forced: str | None, decimal: str) -> Column:
+    def _decide(self, name: str, cells: Series, forced: str | None) -> Column:
         """Return what a column becomes, and note what is odd about it."""
-        kind_of = cells.dtype.kind if hasattr(cells.dtype, "kind") else "O"
-        plain = cells.dropna()
-        texts = kind_of == "O" and all(isinstance(cell, str) for cell in plain)
-        if kind_of == "O" and not decimal:
-            decimal = decimal_mark(plain)
-        missing = float(cells.isna().mean())
-        made = Column(name, "drop", "told so", missing, 0, text=texts, decimal=decimal)
+        import pandas as pd
+
+        kind_of, plain = cells.dtype.kind, cells.dropna()
+        texts = isinstance(cells.dtype, pd.StringDtype) or (
+            kind_of == "O" and pd.api.types.infer_dtype(plain) == "string"
+        )
+        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0, text=texts)
         if forced == "drop":
             return made
-        if kind_of == "O" and any(
-            isinstance(cell, (list, dict, set, np.ndarray)) for cell in plain
-        ):
+        if kind_of == "O" and not texts and any(map(_is_list, plain)):
             self._find(name, "holds lists or the like: dropped.", fatal=forced is not None)
             return replace(made, why="lists or the like")
         made = replace(made, values=int(plain.nunique()))
@@ -209,10 +200,9 @@ class Columns:
             return replace(made, why="the same in every row")
         if forced is not None:
             return self._obey(made, cells, forced)
-        if kind_of == "M":
-            return replace(made, kind="date", why="dates")
-        if kind_of == "m":
-            return replace(made, kind="number", why="durations, in seconds")
+        if kind_of in "Mm":
+            spans = replace(made, kind="number", why="durations, in seconds")
+            return spans if kind_of == "m" else replace(made, kind="date", why="dates")
         if kind_of in "iuf":
             if self._identifies(name, plain, len(cells)):
                 return replace(made, why=IDENTIFIES)
@@ -221,26 +211,23 @@ class Columns:
 
     def _decide_text(self, made: Column, cells: Series) -> Column:
         """Return what a column of text, categories or truth values becomes."""
-        name, text = made.name, as_text(cells)
-        plain = text.dropna()
+        name, plain = made.name, as_text(cells).dropna()
         values = set(plain.str.lower())
         if values <= YES | NO and values & YES and values & NO:
             odd = sorted(set(plain) - {"yes", "no", "True", "False"})
             why = "yes or no" + (f" (also written {', '.join(odd[:4])})" if odd else "")
             return replace(made, kind="category", why=why, values=2, yes_no=True)
         if str(cells.dtype) != "category":
-            numbers = to_numbers(plain, made.decimal)
-            share = float(numbers.notna().mean())
-            coded = is_coded(plain) if share else ""
-            if share >= ENOUGH and not coded:
-                bad = plain[numbers.isna()]
-                if len(bad):
+            numbers = to_numbers(cells.dropna().astype(object), self.decimal)
+            mixed = float(numbers.notna().mean())
+            coded = is_coded(plain) if mixed else ""
+            if mixed >= POLICY.enough and not coded:
+                if len(bad := plain[numbers.isna()]):
                     what = f"numbers, but {_cells(bad)}: taken as missing (--as {name}=category?)."
                     self._find(name, what)
                 return replace(made, kind="number", why="numbers")
-            mixed = share
             date, share, doubt = date_format(plain)
-            if share >= ENOUGH:
+            if share >= POLICY.enough:
                 if doubt:
                     self._find(name, f"dates that may begin with day or month: read as {doubt}.")
                 if share < 1:
@@ -251,13 +238,11 @@ class Columns:
                 self._find(name, f"{coded}: not taken for numbers (--as {name}=number?).")
             elif mixed >= 0.3:
                 self._find(name, f"{mixed:.0%} numbers and {_cells(plain[numbers.isna()])}: mixed.")
-            unique = made.values == len(plain) >= SEVERAL
-            if unique and (
-                not plain.str.contains(r"\s").mean() > 0.5 or IDENTIFIER.fullmatch(name)
-            ):
+            words = plain.str.contains(r"\s").mean() > 0.5 and not IDENTIFIER.fullmatch(name)
+            if made.values == len(plain) >= POLICY.several and not words:
                 self._find(name, "another value in every row, as of an identifier: dropped.")
                 return replace(made, why=IDENTIFIES)
-        if made.values <= MOST_VALUES or str(cells.dtype) == "category":
+        if made.values <= POLICY.most_values or str(cells.dtype) == "category":
             shown = f"{made.values} values: {_first(plain.value_counts().index.tolist(), 3)}"
             return replace(made, kind="category", why=shown)
         return replace(made, kind="text", why=f"text, {made.values:,} different")
@@ -268,7 +253,7 @@ class Columns:
         # Whole numbers of more digits than a float has are compared as they are.
         types = {"f": np.float64, "u": np.uint64, "i": np.int64}
         values = plain.to_numpy(dtype=types[plain.dtype.kind])
-        enough = len(values) >= max(SEVERAL, ENOUGH * rows if named else rows)
+        enough = len(values) >= max(POLICY.several, POLICY.enough * rows if named else rows)
         if not enough or (values != np.round(values)).any() or len(np.unique(values)) < len(values):
             return False
         counts = (np.diff(np.sort(values)) == 1).all() and (named or (np.diff(values) == 1).all())
@@ -281,23 +266,22 @@ class Columns:
         """Return a column of the kind that was asked for, if it can be."""
         name, made = made.name, replace(made, kind=forced, why="told so")
         if forced == "number":
-            values = to_numbers(plain_object(cells), made.decimal)
+            values = to_numbers(plain_object(cells), self.decimal)
             bad = as_text(cells)[values.isna() & cells.notna()].dropna()
             if len(bad) == cells.notna().sum():
                 self._find(name, f"no cell is a number, such as {_cells(bad)}.", fatal=True)
             elif len(bad):
                 self._find(name, f"{_cells(bad)} taken as missing.")
-        elif forced == "date" and getattr(cells.dtype, "kind", "O") != "M":
+        elif forced == "date" and cells.dtype.kind != "M":
             text = as_text(cells).dropna()
             date, share, doubt = date_format(text)
             made = replace(made, date=date)
             if share == 0:
                 self._find(name, f"no cell is a date, such as {_shown(text.iloc[0])}.", fatal=True)
             elif doubt or share < 1:
-                lost = (
-                    f"; {1 - share:.0%} of the cells are none and are missing" if share < 1 else ""
-                )
-                self._find(name, f"dates, read as {_readable(date)}{lost}.")
+                lost = f"; {1 - share:.0%} of the cells are none and are missing"
+                text = f"dates, read as {_readable(date)}{lost if share < 1 else ''}."
+                self._find(name, text)
         elif forced == "category" and made.values > 1000:
             self._find(name, f"{made.values:,} values make as many columns.")
         return made
@@ -305,66 +289,45 @@ class Columns:
     def _without_copies(
         self, column: Column, cells: Series, labels: Any, seen: dict[int, str]
     ) -> Column:
-        """Drop a column that is another's copy, or the label's."""
+        """Drop a copy of another column or of the label; ask about one that determines it."""
         import pandas as pd
 
-        key = hash(pd.util.hash_pandas_object(as_text(cells), index=False).to_numpy().tobytes())
+        name = column.name
+        key = hash(pd.util.hash_pandas_object(cells, index=False).to_numpy().tobytes())
         if key in seen:
-            self._find(column.name, f"a copy of {seen[key]}: dropped.")
+            self._find(name, f"a copy of {seen[key]}: dropped.")
             return replace(column, kind="drop", why=f"a copy of {seen[key]}")
-        seen[key] = column.name
+        seen[key] = name
         if labels is not None and is_copy(cells, labels):
+            keep = f"(--as {name}={column.kind} to keep it)"
             self._find(
-                column.name,
-                f"tells the label in every row, as a copy of it would: dropped "
-                f"(--as {column.name}={column.kind} to keep it).",
+                name, f"tells the label in every row, as a copy of it would: dropped {keep}."
             )
             return replace(column, kind="drop", why="a copy of the label")
+        if labels is not None and determines(cells, labels):
+            text = f"its {column.values:,} values repeat, and rows of one value nearly always have "
+            text += f"one label. If they belong together, such as one person's: --groups {name}; "
+            self._find(name, text + "otherwise the scores of new values are too good.")
         return column
 
     def describe(self) -> list[dict[str, Any]]:
         """Return what every column becomes, as JSON values."""
+        names, sources = getattr(self, "feature_names", []), getattr(self, "sources", [])
         shown = []
         for column in self.columns:
-            made = [n for n, s in zip(*self._fitted_names(), strict=True) if s == column.name]
+            made = [n for n, source in zip(names, sources, strict=True) if source == column.name]
             shown.append({**asdict(column), **({"becomes": made} if made else {})})
         return shown
 
     @property
     def texts(self) -> list[str]:
-        """Columns whose cells are not to be read as numbers of their own accord.
-
-        Categories and texts whose cells were text, even if some of them look like numbers, and
-        numbers whose decimal mark is known.
-        """
-        kinds = ("category", "text")
-        return [c.name for c in self.columns if (c.text and c.kind in kinds) or c.decimal]
-
-    def decimals(self, frame: Frame, label: str = "", decimal: str = "") -> dict[str, str]:
-        """Return the decimal marks of a table's columns, and of its label's.
-
-        A column has the mark of the fit. It has the other one if more of its cells are numbers
-        with that alone; if its cells do not tell, those of all columns do.
-        """
-        known = {column.name: column.decimal for column in self.used if column.decimal}
-        known |= {label: decimal} if decimal and label in frame else {}
-        against = {
-            name: comma_votes(plain_object(frame[name])) * (1 if mark == "." else -1)
-            for name, mark in known.items()
-            if name in frame and getattr(frame[name].dtype, "kind", "O") == "O"
-        }
-        all_of_them = sum(against.values())
-        other = {",": ".", ".": ","}
-        turned = {name: other[known[name]] for name, n in against.items() if (n or all_of_them) > 0}
-        return known | turned
+        """Categories and texts whose cells were text, even if some of them look like numbers."""
+        return [c.name for c in self.columns if c.text and c.kind in ("category", "text")]
 
     @property
     def identifiers(self) -> list[str]:
         """Columns that are dropped because they identify the rows."""
         return [column.name for column in self.columns if column.why == IDENTIFIES]
-
-    def _fitted_names(self) -> tuple[list[str], list[str]]:
-        return getattr(self, "feature_names", []), getattr(self, "sources", [])
 
     # -- fitting ------------------------------------------------------------------------------
 
@@ -413,7 +376,7 @@ class Columns:
 
     def refit(self, frame: Frame) -> Columns:
         """Return an object of the same kinds that has learned from other rows only."""
-        other = Columns(self.kinds, self.scale)
+        other = Columns(self.kinds, self.scale, self.decimal)
         other.columns, other.findings = self.columns, self.findings
         return other.fit(frame)
 
@@ -462,31 +425,20 @@ class Columns:
         """Return the columns with the types of their kinds, and which cells were lost."""
         import pandas as pd
 
-        made, findings, decimals = {}, [], self.decimals(frame)
+        made, findings = {}, []
         for column in self.used:
-            cells = frame[column.name]
+            cells, what = frame[column.name], ""
             if column.kind == "number":
-                decimal, plain = decimals.get(column.name, ""), plain_object(cells)
-                values = to_numbers(plain, decimal)
-                mark = f" with a decimal {DECIMALS[decimal]}" if decimal else ""
-                if decimal != column.decimal and len(told := marked(plain)):
-                    text = f"read{mark}, unlike the file of the fit: {_cells(told)}."
-                    findings.append(Finding(column.name, text))
-                bad = as_text(cells)[values.isna()].dropna()
-                if len(bad):
-                    text = f"{_cells(bad)}: no number{mark}, so missing."
-                    findings.append(Finding(column.name, text))
+                values, what = to_numbers(plain_object(cells), self.decimal), "number"
             elif column.kind == "date":
-                values = parse_dates(cells, column.date)
-                bad = as_text(cells)[values.isna()].dropna()
-                if len(bad):
-                    form = f" ({_readable(column.date)})" if column.date else ""
-                    text = f"{_cells(bad)}: no date{form}, so missing."
-                    findings.append(Finding(column.name, text))
+                form = f" ({_readable(column.date)})" if column.date else ""
+                values, what = parse_dates(cells, column.date), f"date{form}"
             elif column.kind == "category":
                 values = _category(column, cells)
             else:
-                values = as_text(cells).fillna("")
+                values = as_text(cells).fillna("").astype(object)
+            if what and len(bad := as_text(cells)[values.isna()].dropna()):
+                findings.append(Finding(column.name, f"{_cells(bad)}: no {what}, so missing."))
             made[column.name] = values
         return pd.DataFrame(made, index=frame.index), findings
 
@@ -541,19 +493,20 @@ class Columns:
                 for name, learned in self.learned.items()
             },
             "gaps": self.gaps,
+            "decimal": self.decimal,
             **{name: getattr(self, name).tolist() for name in _ARRAYS},
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Columns:
-        """Return a fitted object from what :meth:`state` returned.
+        """Return a fitted object from what :meth:`state` returned, whose types were checked.
 
         Raises
         ------
         ValueError
             If the parts do not fit together.
         """
-        made = cls()
+        made = cls(decimal=state["decimal"])
         made.columns = [Column(**column) for column in state["columns"]]
         made.used = [column for column in made.columns if column.kind != "drop"]
         if set(state["learned"]) != {column.name for column in made.used}:
@@ -563,8 +516,8 @@ class Columns:
         width = len(made._layout()[0])
         for name in _ARRAYS:
             array = np.array(state[name], dtype=bool if name == "kept" else np.float64)
-            if array.shape != (width,) or not np.isfinite(array).all():
-                raise ValueError(f"{name!r} must hold {width} finite values")
+            if array.shape != (width,):
+                raise ValueError(f"{name!r} must hold {width} values")
             setattr(made, name, array)
         if not (made.scales >= SMALLEST).all():
             raise ValueError(f"'scales' must be {SMALLEST:g} or more")
@@ -600,7 +553,7 @@ def _learn_text(values: Series) -> dict[str, Any]:
     if not values.str.strip().any():
         return {"terms": [], "idf": [], "directions": []}
     rows = words.fit_transform(values)
-    svd = TruncatedSVD(min(COMPONENTS, *rows.shape), random_state=0)
+    svd = TruncatedSVD(min(POLICY.components, *rows.shape), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of equal rows the explained share is 0 / 0
         made = svd.fit_transform(rows)
@@ -670,24 +623,18 @@ def _text_block(learned: Mapping[str, Any], values: Series) -> Array:
 def _checked(column: Column, learned: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was learned, if it can be a column's of this kind."""
     keys = {"category": ["levels"], "date": ["hours"], "text": ["terms", "idf", "directions"]}
-    if list(learned) != keys.get(column.kind, []) or column.kind not in KINDS:
+    if list(learned) != keys.get(column.kind, []):
         raise ValueError(f"{column.name!r} is a {column.kind!r} that has learned {list(learned)}")
     made = dict(learned)
-    if column.decimal not in DECIMALS:
-        raise ValueError(f"{column.name!r} has the decimal mark {column.decimal!r}")
     if column.kind == "date" and not _is_date_format(column.date):
         raise ValueError(f"{column.name!r} has dates of the form {column.date[:40]!r}")
     if column.kind == "category" and len(set(made["levels"])) < len(made["levels"]):
         raise ValueError(f"{column.name!r} has a value twice")
     if column.kind == "text":
-        terms = len(made["terms"])
-        idf = made["idf"] = np.array(made["idf"], dtype=np.float64)
-        directions = made["directions"] = np.array(made["directions"], dtype=np.float64)
-        directions = made["directions"] = directions.reshape(len(directions), terms)
-        if len(set(made["terms"])) < terms or idf.shape != (terms,):
+        terms, directions = len(made["terms"]), np.array(made["directions"], dtype=np.float64)
+        if len(set(made["terms"])) < terms or len(made["idf"]) != terms:
             raise ValueError(f"{column.name!r} has groups of letters twice, or without a weight")
-        if not (np.isfinite(idf).all() and np.isfinite(directions).all()):
-            raise ValueError(f"{column.name!r} has a weight that is not finite")
+        made["directions"] = directions.reshape(len(directions), terms)
     return made
 
 
@@ -701,46 +648,36 @@ def raise_fatal(findings: Sequence[Finding]) -> None:
         raise DataError("; ".join(text.rstrip(".") for text in fatal) + ".")
 
 
-def as_text(cells: Series) -> Series:
-    """Return cells as stripped text in an object column, None where empty; 3.0 is "3"."""
-    import pandas as pd
-
-    def text(cell: Any) -> Any:
-        if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
-            return f"{cell:.0f}"
-        return str(cell).strip()
-
-    empty = cells.isna().to_numpy()
-    values = [None if gone else text(cell) for cell, gone in zip(cells, empty, strict=True)]
-    return pd.Series(values, index=cells.index, dtype=object)
-
-
 def plain_object(cells: Series) -> Series:
-    """Return cells as numbers can be read from them: durations in seconds, others as they are."""
-    kind = getattr(cells.dtype, "kind", "O")
-    if kind == "m":
-        return cells.dt.total_seconds()
-    if kind == "M":
-        return as_text(cells)
+    """Return cells as numbers can be read from them: durations in seconds, dates as text."""
+    kind = cells.dtype.kind
+    if kind in "mM":
+        return cells.dt.total_seconds() if kind == "m" else as_text(cells)
     return cells if kind in "biuf" else cells.astype(object)
+
+
+def _is_list(cell: Any) -> bool:
+    return isinstance(cell, (list, dict, set, np.ndarray))
 
 
 def _category(column: Column, cells: Series) -> Series:
     """Return cells as values of a category, gaps as one, too."""
     text = as_text(cells)
-    if column.yes_no:
-        lower = text.str.lower()
-        text = text.where(~lower.isin(YES), "yes").where(~lower.isin(NO), "no")
-    return text.where(text.notna(), MISSING)
+    text = _as_yes_or_no(text) if column.yes_no else text
+    return text.fillna(MISSING).astype(object)
 
 
 def yes_or_no(text: Series) -> Series:
     """Return text in which every spelling of yes and no is that word, if it has no other."""
-    lower = text.dropna().str.lower()
-    if not len(lower) or not set(lower) <= YES | NO or set(lower) <= {"0", "1"}:
+    lower = set(text.dropna().str.lower())
+    if not lower or not lower <= YES | NO or lower <= {"0", "1"}:
         return text
-    known = text.str.lower()
-    return text.where(~known.isin(YES), "yes").where(~known.isin(NO), "no")
+    return _as_yes_or_no(text)
+
+
+def _as_yes_or_no(text: Series) -> Series:
+    lower = text.str.lower()
+    return text.mask(lower.isin(YES), "yes").mask(lower.isin(NO), "no")
 
 
 def date_format(text: Series) -> tuple[str, float, str]:
@@ -778,10 +715,11 @@ def parse_dates(cells: Series, form: str) -> Series:
     """Return cells as times without a zone, NaT where they are none."""
     import pandas as pd
 
-    if getattr(cells.dtype, "kind", "O") != "M":
+    if cells.dtype.kind != "M":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            cells = pd.to_datetime(as_text(cells), errors="coerce", utc=True, format=form or None)
+            text = as_text(cells).astype(object)
+            cells = pd.to_datetime(text, errors="coerce", utc=True, format=form or None)
     return cells.dt.tz_convert("UTC").dt.tz_localize(None) if cells.dt.tz is not None else cells
 
 
@@ -801,11 +739,9 @@ def _is_date_format(form: str) -> bool:
 
 
 def is_copy(cells: Series, labels: Series) -> bool:
-    """Tell whether a column and the labels, where there are any, determine each other."""
-    import pandas as pd
-
+    """Tell whether a column and the labels, if there are any, determine each other."""
     known = labels.notna().to_numpy() & cells.notna().to_numpy()
-    if known.sum() < max(SEVERAL, 0.9 * labels.notna().sum()):
+    if known.sum() < max(POLICY.several, 0.9 * labels.notna().sum()):
         return False
     ours, theirs = cells[known], labels[known]
     if labels.dtype.kind == "f" and theirs.nunique() > 10:
@@ -813,8 +749,47 @@ def is_copy(cells: Series, labels: Series) -> bool:
         if np.isnan(values).any() or not values.std():
             return False
         return bool(abs(np.corrcoef(values, theirs.to_numpy())[0, 1]) > 1 - 1e-9)
-    pairs = set(zip(pd.factorize(as_text(ours))[0], pd.factorize(as_text(theirs))[0], strict=True))
-    return bool(ours.nunique() == theirs.nunique() == len(pairs) > 1)
+    if not ours.nunique() == theirs.nunique() > 1:
+        return False
+    pairs = set(zip(_codes(ours), _codes(theirs), strict=True))
+    return bool(len(pairs) == ours.nunique())
+
+
+def determines(cells: Series, labels: Series) -> bool:
+    """Tell whether a column's values repeat and nearly always go with one label.
+
+    Such a column may name a person, a machine or a document with several rows: a model recognises
+    it, and rows held out at random look easier than rows of somebody new.
+    """
+    known = labels.notna().to_numpy() & cells.notna().to_numpy()
+    ours, theirs = cells[known], labels[known]
+    values = ours.nunique()
+    if not POLICY.several // 2 <= values <= len(ours) // 2:
+        return False
+    groups = _codes(ours)
+    if cells.dtype.kind in "iufM":
+        # Of a number that merely predicts well, neighbours are alike, too.
+        order = np.unique(ours.to_numpy(), return_inverse=True)[1]
+        return _is_pure(order, theirs) and not _is_pure(order // 2, theirs)
+    return _is_pure(groups, theirs)
+
+
+def _is_pure(groups: Array, labels: Series) -> bool:
+    """Tell whether the labels hardly differ within groups."""
+    if labels.dtype.kind == "f":
+        y = labels.to_numpy()
+        within = y - (np.bincount(groups, y) / np.bincount(groups))[groups]
+        return bool(within.var() <= (1 - POLICY.pure) * y.var())
+    counts = np.zeros((groups.max() + 1, labels.nunique()))
+    np.add.at(counts, (groups, _codes(labels)), 1)
+    base, pure = counts.sum(axis=0).max(), counts.max(axis=1).sum()
+    return bool(pure - base >= POLICY.pure * (len(labels) - base) > 0)
+
+
+def _codes(cells: Series) -> Array:
+    import pandas as pd
+
+    return pd.factorize(cells.astype(object) if cells.dtype.kind == "O" else cells)[0]
 
 
 def _readable(form: str) -> str:

@@ -6,9 +6,10 @@ that neither it nor the columns' encoding has seen.
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,12 +20,13 @@ import scipy.stats
 from proxyprox import __version__
 from proxyprox.problems.families import FAMILIES
 from proxyprox_app.study import model_file
-from proxyprox_app.study.columns import DECIMALS, Columns, as_text, plain_object, yes_or_no
+from proxyprox_app.study.columns import Columns, date_format, parse_dates, plain_object, yes_or_no
 from proxyprox_app.study.model_file import ModelFileError
+from proxyprox_app.study.policy import POLICY
 from proxyprox_app.study.tables import (
     DataError,
     Finding,
-    decimal_mark,
+    as_text,
     distinct,
     is_coded,
     no_column,
@@ -33,43 +35,42 @@ from proxyprox_app.study.tables import (
 
 Frame = Any
 Array = Any
+Triple = tuple[float, float, float]
 
 TASKS = ("classification", "regression")
-# Labels without which nothing is fitted; labels of a class without which it is left out.
-FEWEST, FEWEST_OF_CLASS = 10, 3
-# Whole numbers up to which a target is taken for classes, and classes of a text that are too many.
-FEW_VALUES, MOST_CLASSES = 10, 50
-FOLDS = 5
-# Resamples of the held-out losses that say how optimistic it is to choose the best.
-RESAMPLES = 1000
 LEVEL = 0.95
-
 MODELS = {
     "proxyprox": "labels, with all rows as proxy",
     "scikit-learn": "labels alone, ridge penalty by cross-validation",
+    "huber": "labels alone, Huber's loss (numbers only)",
     "erm": "labels alone, no penalty",
     "base-rate": "the same for every row",
 }
 
 
 class Target(NamedTuple):
-    """What is to be predicted: text classes or numbers, missing where there is no label."""
+    """What is to be predicted: text classes or numbers, missing if there is no label."""
 
     name: str
     task: str
     y: Any
     findings: list[Finding]
-    decimal: str = ""
+    outliers: int = 0
 
     @property
     def known(self) -> Array:
         """Which rows have a label."""
         return self.y.notna().to_numpy()
 
+    @property
+    def labels(self) -> Array:
+        """Numbers, or text that is empty if there is no label."""
+        if self.task == "regression":
+            return self.y.to_numpy(dtype=np.float64)
+        return self.y.fillna("").to_numpy(dtype=str)
 
-def read_target(
-    frame: Frame, name: str, task: str | None = None, decimals: Mapping[str, str] | None = None
-) -> Target:
+
+def read_target(frame: Frame, name: str, task: str | None = None, decimal: str = "") -> Target:
     """Return the column to predict.
 
     Parameters
@@ -80,76 +81,203 @@ def read_target(
         The column.
     task : {"classification", "regression"}, optional
         Default: numbers of more than ten values are regressed, everything else is classes.
-    decimals : mapping of str to str, optional
-        What decimals were behind in the file; by default, what the cells of text tell.
+    decimal : {"", ",", "."}
+        What decimals are behind if the cells do not tell.
     """
     if name not in frame:
         raise DataError(no_column(name, frame))
-    cells, findings = frame[name], list[Finding]()
+    cells, findings, outliers = frame[name], list[Finding](), 0
 
     def find(text: str, fatal: bool = False) -> None:
         findings.append(Finding(name, text, fatal))
 
-    text = as_text(cells)
-    decimal = (decimals or {}).get(name, "")
-    if cells.dtype.kind == "O" and not decimal:
-        decimal = decimal_mark(plain_object(cells))
-    numeric = to_numbers(plain_object(cells), decimal)
+    text, numeric = as_text(cells), to_numbers(plain_object(cells), decimal)
     known, values = int(text.notna().sum()), numeric.dropna()
-    whole = bool((values == values.round()).all())
-    many = not whole or values.nunique() > FEW_VALUES
+    many = bool((values % 1 != 0).any()) or values.nunique() > POLICY.few_values
     share = len(values) / max(known, 1)
-    auto, coded = task is None, is_coded(text) if cells.dtype.kind not in "iuf" else ""
+    auto, coded = task is None, "" if cells.dtype.kind in "iuf" else is_coded(text)
     if task is None:
-        task = "regression" if many and share >= 0.9 and not coded else "classification"
+        numbers = many and share >= POLICY.enough and not coded
+        task = "regression" if numbers else "classification"
         if coded and share:
             find(f"{coded}: taken for classes (--task regression?).")
         if task == "classification" and share == 1 and values.nunique() > 2:
             find(f"{values.nunique()} whole numbers, taken for classes (--task regression?).")
     if task == "regression":
         y = numeric
-        bad = text[numeric.isna()].dropna()
-        if len(bad):
+        if len(bad := text[numeric.isna()].dropna()):
             what = f"{len(bad)} cells such as {bad.iloc[0]!r} are no numbers"
-            find(f"{what}: taken as rows without a label.", fatal=share < 0.9)
+            find(f"{what}: taken as rows without a label.", fatal=share < POLICY.enough)
         if len(values) and values.nunique() == 1:
             find(f"the same in every row, {values.iloc[0]:g}: nothing to learn.", fatal=True)
+        outliers = _question_outliers(values, find)
     else:
         y = yes_or_no(text)
-        spellings = sorted(set(text.dropna()) - set(y.dropna()))
-        if spellings:
+        if spellings := sorted(set(text.dropna()) - set(y.dropna())):
             find(f"{', '.join(spellings[:6])} are read as yes or no.")
         y = _without_rare(y, find)
-        if y.nunique() > MOST_CLASSES:
+        if y.nunique() > POLICY.most_classes:
             more = " Is it the right column?" if auto else ""
-            find(f"{y.nunique():,} classes are too many (at most {MOST_CLASSES}).{more}", True)
+            most = f"(at most {POLICY.most_classes})"
+            find(f"{y.nunique():,} classes are too many {most}.{more}", True)
         elif y.nunique() < 2:
             got = f"one class, {y.dropna().iloc[0]!r}" if y.notna().any() else "no label"
-            find(f"holds {got}; two are needed, of {FEWEST_OF_CLASS} labels each.", fatal=True)
-    if (labels := int(y.notna().sum())) < FEWEST:
-        find(f"{labels} labels are too few, {FEWEST} at least.", fatal=True)
-    return Target(name, task, y, findings, decimal if task == "regression" else "")
+            find(f"holds {got}; two are needed, of {POLICY.fewest_of_class} labels each.", True)
+        elif (counts := y.value_counts(normalize=True)).iloc[0] >= POLICY.rare:
+            find(
+                f"{counts.iloc[0]:.1%} of the labels are {counts.index[0]!r}: accuracy says little "
+                f"here. Look at average precision (AP), which is {1 - counts.iloc[0]:.2g} without "
+                "any skill."
+            )
+    if (labels := int(y.notna().sum())) < POLICY.fewest:
+        find(f"{labels} labels are too few, {POLICY.fewest} at least.", fatal=True)
+    return Target(name, task, y, findings, outliers)
+
+
+def _question_outliers(values: Any, find: Callable[..., None]) -> int:
+    """Return how many numbers are far from all others, and ask about them."""
+    if not len(values):
+        return 0
+    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+    far = values[(values - middle).abs() > POLICY.outlying * (high - low)]
+    if high <= low or not len(far):
+        return 0
+    find(
+        f"{len(far)} labels are more than {POLICY.outlying:g} interquartile ranges from the "
+        f"median, such as {far.iloc[0]:g} (median {middle:.4g}): slips? Models are compared by "
+        "Huber's loss, which a few of them do not decide."
+    )
+    return len(far)
 
 
 def _without_rare(y: Any, find: Callable[..., None]) -> Any:
     """Return classes, without those that have too few labels to be held out."""
     counts = y.value_counts()
-    rare = counts[counts < FEWEST_OF_CLASS].index.tolist()
+    rare = counts[counts < POLICY.fewest_of_class].index.tolist()
     if rare and len(counts) - len(rare) >= 2:
         shown = ", ".join(map(repr, rare[:5])) + (" …" if len(rare) > 5 else "")
-        find(f"fewer than {FEWEST_OF_CLASS} labels of {shown}: taken as rows without a label.")
-        return y.where(~y.isin(rare), None)
+        find(f"fewer than {POLICY.fewest_of_class} labels of {shown}: taken as rows without one.")
+        return y.mask(y.isin(rare))
     if (lower := y.dropna().str.lower()).nunique() < y.nunique():
         odd = sorted(set(y.dropna()[lower.isin(lower[y.dropna() != lower])]))
         find(f"classes that differ in upper and lower case only: {', '.join(odd[:4])}.")
     return y
 
 
+def repeated_rows(frame: Frame) -> list[Finding]:
+    """Return a finding if rows are copies of others: one may be fitted and the other judged."""
+    try:
+        copies = int(frame.duplicated().sum())
+    except TypeError:  # lists in cells
+        return []
+    text = "rows are copies of earlier ones, so rows that are held out may be among those fitted."
+    return [Finding("", f"{copies:,} {text}")] if copies else []
+
+
+# -- which rows are held out together -------------------------------------------------------------
+
+
+class Split(NamedTuple):
+    """How rows are held out: at random, by whole groups, or later ones after earlier ones.
+
+    ``codes`` has the group, or the rank of the time, of every row.
+    """
+
+    kind: str = "rows"
+    column: str = ""
+    codes: Any = None
+
+    def __str__(self) -> str:
+        words = {"rows": "random rows", "groups": "whole groups of {}", "time": "later rows by {}"}
+        return words[self.kind].format(self.column) + " held out"
+
+
+def read_split(frame: Frame, groups: str | None, time: str | None) -> Split:
+    """Return how rows are held out.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        The table.
+    groups, time : str, optional
+        The column that says which rows belong together, or when a row was made; one at most.
+    """
+    import pandas as pd
+
+    name = groups or time
+    if name is None:
+        return Split()
+    if groups and time:
+        raise DataError("--groups and --time do not go together: take one of them.")
+    if name not in frame:
+        raise DataError(f"--{'groups' if groups else 'time'}: {no_column(name, frame)}")
+    cells = frame[name]
+    if groups:
+        codes = pd.factorize(as_text(cells))[0]
+        # Rows without a group are groups of their own.
+        alone = codes < 0
+        codes = np.where(alone, codes.max() + np.cumsum(alone), codes)
+        return Split("groups", name, codes)
+    times = to_numbers(plain_object(cells)) if cells.dtype.kind in "iuf" else None
+    if times is None:
+        form = "" if cells.dtype.kind == "M" else date_format(as_text(cells).dropna())[0]
+        times = parse_dates(cells, form)
+    if lost := int(times.isna().sum()):
+        raise DataError(f"--time {name}: {lost} cells are no date or number: fill them in.")
+    return Split("time", name, times.rank(method="dense").to_numpy(dtype=np.int64))
+
+
+def _folds(split: Split, target: Target, seed: int) -> list[tuple[Array, Array]]:
+    """Return the rows that may be seen and the labelled ones that are judged, fold by fold."""
+    from sklearn import model_selection as ms
+
+    known, rows = np.flatnonzero(target.known), np.arange(len(target.y))
+    y = target.labels[known]
+    classes = [] if target.task == "regression" else np.unique(y, return_counts=True)[1].tolist()
+    count = POLICY.folds
+    options: dict[str, Any] = {"shuffle": True, "random_state": seed}
+    found = []
+    if split.kind == "time":
+        ends = np.unique(np.quantile(split.codes[known], np.arange(1, count + 1) / (count + 1)))
+        cuts = [*np.ceil(ends), math.inf]
+        for start, stop in itertools.pairwise(cuts):
+            later = (split.codes[known] >= start) & (split.codes[known] < stop)
+            found.append((rows[split.codes < start], known[later]))
+    elif split.kind == "groups":
+        groups = split.codes[known]
+        count = min(count, len(np.unique(groups)))
+        if count < 2:
+            raise DataError(f"--groups {split.column}: all labels are in one group.")
+        kind = ms.StratifiedGroupKFold if classes else ms.GroupKFold
+        for _, test in kind(count, **options).split(known, y, groups):
+            found.append((rows[~np.isin(split.codes, groups[test])], known[test]))
+    else:
+        kind = ms.StratifiedKFold if classes else ms.KFold
+        made = kind(min([count, *classes]), **options).split(known, y)
+        found = [(np.setdiff1d(rows, known[test]), known[test]) for _, test in made]
+    usable = [
+        (seen, test) for seen, test in found
+        if len(test) and len(set(target.labels[_fitted(target, seen)])) >= 2
+    ]  # fmt: skip
+    if not usable:
+        raise DataError(f"--{split.kind} {split.column}: no part has labels to fit and to judge.")
+    return usable
+
+
+def _fitted(target: Target, seen: Array) -> Array:
+    """Return the labelled rows among some, without classes that have one row there."""
+    own = seen[target.known[seen]]
+    if target.task == "regression":
+        return own
+    _, places, counts = np.unique(target.labels[own], return_inverse=True, return_counts=True)
+    return own[counts[places] > 1]
+
+
 # -- models ---------------------------------------------------------------------------------------
 
 
-def make_model(name: str, task: str, folds: int = FOLDS) -> Any:
-    """Return an unfitted estimator, whose own cross-validation has so many folds."""
+def make_model(name: str, task: str, folds: int = POLICY.folds) -> Any:
+    """Return an unfitted estimator, whose own cross-validation has this many folds."""
     from sklearn import linear_model
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
@@ -160,6 +288,7 @@ def make_model(name: str, task: str, folds: int = FOLDS) -> Any:
         regressors: dict[str, Any] = {
             "proxyprox": ProxyRidge,
             "scikit-learn": lambda: linear_model.RidgeCV(alphas=strengths),
+            "huber": lambda: linear_model.HuberRegressor(alpha=1.0, max_iter=2000),
             "erm": linear_model.LinearRegression,
             "base-rate": DummyRegressor,
         }
@@ -175,33 +304,81 @@ def make_model(name: str, task: str, folds: int = FOLDS) -> Any:
     return classifiers[name]()
 
 
+def models_for(task: str) -> list[str]:
+    """Return the names of the models that are compared."""
+    return [name for name in MODELS if name != "huber" or task == "regression"]
+
+
 def fit_model(name: str, task: str, X: Array, y: Array, others: Array) -> Any:
     """Return a fitted model; only ours looks at the rows without a label."""
-    folds = FOLDS
+    folds = POLICY.folds
     if task != "regression":
         # A fold that lacks a class cannot be scored.
-        folds = max(2, min(FOLDS, int(np.unique(y, return_counts=True)[1].min())))
+        folds = max(2, min(folds, int(np.unique(y, return_counts=True)[1].min())))
     model = make_model(name, task, folds)
     with warnings.catch_warnings():
         # Convergence, and what newer releases will name otherwise.
         warnings.simplefilter("ignore")
         if name == "proxyprox":
             return model.fit(X, y, X_proxy=others if len(others) else None)
+        if name == "huber":
+            # Its solver is at home near 1.
+            scale = float(np.subtract(*np.quantile(y, (0.75, 0.25)))) or 1.0
+            model.fit(X, (y - np.median(y)) / scale)
+            model.coef_ = model.coef_ * scale
+            model.intercept_ = model.intercept_ * scale + np.median(y)
+            return model
         return model.fit(X, y)
 
 
-def losses_of(model: Any, task: str, X: Array, y: Array) -> tuple[Array, Array]:
-    """Return each row's loss, and its other measure: whether the class is right, or nothing."""
+def outputs_of(model: Any, task: str, X: Array, classes: Sequence[str]) -> Array:
+    """Return predicted numbers, or the probability of each of these classes."""
     if task == "regression":
-        error = (model.predict(X) - y) ** 2
-        return error, error
-    places = {str(label): place for place, label in enumerate(model.classes_)}
-    chances = model.predict_proba(X)
-    own = np.array(
-        [chances[i, places[label]] if label in places else 0.0 for i, label in enumerate(y)]
-    )
-    right = np.asarray(model.predict(X)).astype(str) == y
-    return -np.log(np.maximum(own, 1e-15)), right.astype(np.float64)
+        return np.asarray(model.predict(X))
+    chances, made = model.predict_proba(X), [str(each) for each in model.classes_]
+    shown = np.zeros((len(X), len(classes)))
+    shown[:, [list(classes).index(each) for each in made]] = chances
+    return shown
+
+
+def losses_of(task: str, outputs: Array, y: Array, classes: Sequence[str], huber: float) -> Array:
+    """Return each row's loss: squared or Huber's error, or minus the logarithm of its chance."""
+    if task == "regression":
+        error = np.abs(outputs - y)
+        near = np.minimum(error, huber)
+        return near * (2 * error - near)
+    places = np.searchsorted(classes, y)
+    return -np.log(np.maximum(outputs[np.arange(len(y)), places], 1e-15))
+
+
+def more_measures(
+    task: str, outputs: Array, y: Array, classes: Sequence[str], folds: Array | None = None
+) -> dict[str, float | None]:
+    """Return measures that a mean of the rows' losses does not show, averaged over folds.
+
+    ``AUC`` and average precision ``AP`` are the rarer class's, or means over three or more.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    if task == "regression":
+        return {"median error": float(np.median(np.abs(outputs - y)))}
+    folds, there = np.zeros(len(y), dtype=int) if folds is None else folds, y[:, None] == classes
+    columns = [int(np.argmin(there.sum(axis=0)))] if len(classes) == 2 else range(len(classes))
+    found: dict[str, list[tuple[float, int]]] = {"AUC": [], "AP": []}
+    for fold in np.unique(folds):
+        mine = folds == fold
+        for j in columns:
+            if 0 < there[mine, j].sum() < mine.sum():
+                pair, size = (there[mine, j], outputs[mine, j]), int(mine.sum())
+                found["AUC"].append((roc_auc_score(*pair), size))
+                found["AP"].append((average_precision_score(*pair), size))
+    return {name: _mean(pairs) for name, pairs in found.items()}
+
+
+def _mean(pairs: Sequence[tuple[float, int]]) -> float | None:
+    """Return the mean of values with weights."""
+    total = sum(weight for _, weight in pairs)
+    return float(sum(value * weight for value, weight in pairs) / total) if total else None
 
 
 # -- comparison on held-out rows ------------------------------------------------------------------
@@ -209,16 +386,17 @@ def losses_of(model: Any, task: str, X: Array, y: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Score:
-    """What a model does on held-out rows: the loss that decides and a second measure.
+    """What a model does on held-out rows: the loss that decides and other measures.
 
-    ``loss`` and ``second`` are an estimate and the ends of its interval; ``gap`` is how much
-    larger the loss is than the lowest, row by row.
+    ``loss`` and ``second`` (accuracy or R²) are an estimate and the ends of its interval; ``gap``
+    is how much larger the loss is than the lowest, row by row.
     """
 
     model: str
-    loss: tuple[float, float, float]
-    second: tuple[float, float, float]
-    gap: tuple[float, float, float]
+    loss: Triple
+    second: Triple
+    gap: Triple
+    more: dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -227,27 +405,34 @@ class Comparison:
 
     Attributes
     ----------
+    labels, unlabelled, judged, folds : int
+        Rows with and without a label, labelled rows that were held out once, and folds.
+    split : str
+        What was held out together, as the end of a sentence.
+    measures : tuple of two str
+        Names of the loss that decides and of the second measure.
     scores : list of Score
     chosen, why : str
         The model to keep, and the reason.
     expected : tuple of three floats
         The lowest loss with its interval, without the optimism of having chosen it: the lowest of
         several is too low on the rows it was chosen by.
+    perfect : bool
+        Whether the best score is too good to be believed unasked.
     """
 
     task: str
     labels: int
     unlabelled: int
+    judged: int
     folds: int
+    split: str
+    measures: tuple[str, str]
     scores: list[Score]
     chosen: str
     why: str
-    expected: tuple[float, float, float]
-
-    @property
-    def measures(self) -> tuple[str, str]:
-        """The names of the loss and of the second measure."""
-        return ("RMSE", "R²") if self.task == "regression" else ("log-loss", "accuracy")
+    expected: Triple
+    perfect: bool
 
 
 def compare_models(
@@ -257,6 +442,7 @@ def compare_models(
     wanted: str = "best",
     seed: int = 0,
     progress: Callable[[str], None] = lambda text: None,
+    split: Split | None = None,
 ) -> Comparison:
     """Compare all models by cross-validation on the labelled rows.
 
@@ -274,99 +460,111 @@ def compare_models(
         Seed of the folds.
     progress : callable
         Told what is being done.
+    split : Split, optional
+        How rows are held out; by default at random.
 
     Returns
     -------
     comparison : Comparison
     """
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    known = np.flatnonzero(target.known)
-    y = _labels(target)
-    if target.task == "regression":
-        splitter: Any = KFold(FOLDS, shuffle=True, random_state=seed)
-    else:
-        smallest = int(np.unique(y[known], return_counts=True)[1].min())
-        splitter = StratifiedKFold(min(FOLDS, smallest), shuffle=True, random_state=seed)
-    losses = {name: np.empty(len(known)) for name in MODELS}
-    seconds = {name: np.empty(len(known)) for name in MODELS}
-    splits = list(splitter.split(known, y[known]))
-    for fold, (train, test) in enumerate(splits, start=1):
-        progress(f"held-out rows: fold {fold} of {len(splits)}")
+    split, task, y, known = split or Split(), target.task, target.labels, target.known
+    classes = [] if task == "regression" else sorted(set(y[known]))
+    names, folds = models_for(task), _folds(split, target, seed)
+    shape = (len(frame),) if task == "regression" else (len(frame), len(classes))
+    outputs = {name: np.full(shape, np.nan) for name in names}
+    for number, (seen, test) in enumerate(folds, start=1):
+        progress(f"held-out rows: fold {number} of {len(folds)}")
         # The rows held out are in nothing: not in the encoding, not in the proxy.
-        seen = np.setdiff1d(np.arange(len(frame)), known[test])
         made = columns.refit(frame.iloc[seen])
-        own, others, held_out = (
-            made.transform(frame.iloc[rows]) if len(rows) else np.empty((0, 1))
-            for rows in (known[train], np.setdiff1d(seen, known[train]), known[test])
-        )
-        for name in MODELS:
-            model = fit_model(name, target.task, own, y[known[train]], others)
-            found = losses_of(model, target.task, held_out, y[known[test]])
-            losses[name][test], seconds[name][test] = found
-    matrix = np.column_stack([losses[name] for name in MODELS])
-    names = list(MODELS)
-    best = names[int(np.argmin(matrix.mean(axis=0)))]
-    spread = float(np.var(y[known])) if target.task == "regression" else 1.0
-    scores = []
+        own, others = _fitted(target, seen), seen[~known[seen]]
+        X, Z, T = (made.transform(frame.iloc[rows]) if len(rows) else np.empty((0, 1))
+                   for rows in (own, others, test))  # fmt: skip
+        for name in names:
+            outputs[name][test] = outputs_of(fit_model(name, task, X, y[own], Z), task, T, classes)
+    judged = np.concatenate([test for _, test in folds])
+    part = np.repeat(np.arange(len(folds)), [len(test) for _, test in folds])
+    y, spread = y[judged], 1.0
+    groups = np.unique(split.codes[judged], return_inverse=True)[1] if split.kind == "groups" else (
+        np.arange(len(judged)))  # fmt: skip
+    huber, outputs = math.inf, {name: made[judged] for name, made in outputs.items()}
+    if target.outliers:
+        huber = 2 * min(float(np.median(np.abs(made - y))) for made in outputs.values())
+    losses = {name: losses_of(task, outputs[name], y, classes, huber) for name in names}
+    matrix = np.column_stack([losses[name] for name in names])
+    best, scores = names[int(np.argmin(matrix.mean(axis=0)))], []
+    if task == "regression":
+        spread = float(losses_of(task, np.full(len(y), np.median(y)), y, (), huber).mean())
+        spread = float(np.var(y)) if math.isinf(huber) else spread
     for name in sorted(names, key=lambda name: losses[name].mean()):
-        loss = _not_negative(_interval(losses[name]))
-        gap = _interval(losses[name] - losses[best])
-        if target.task == "regression":
-            second = tuple(1 - value / spread for value in (loss[0], loss[2], loss[1]))
-            loss = _root(loss)
+        loss = _not_negative(_interval(losses[name], groups))
+        if task == "regression":
+            value, low, high = (1 - each / spread for each in loss)
+            second, loss = (value, high, low), _root(loss)
         else:
-            right = seconds[name]
-            ends = scipy.stats.binomtest(int(right.sum()), len(right)).proportion_ci(
-                LEVEL, method="wilson"
-            )
-            second = (float(right.mean()), float(ends.low), float(ends.high))
-        scores.append(Score(name, loss, second, gap))  # type: ignore[arg-type]
-    expected = _expected_of_best(matrix, seed)
+            right = (np.array(classes)[outputs[name].argmax(axis=1)] == y).astype(np.float64)
+            second = _share(right, groups)
+        more = more_measures(task, outputs[name], y, classes, part)
+        gap = _interval(losses[name] - losses[best], groups)
+        scores.append(Score(name, loss, second, gap, more))
+    expected = _expected_of_best(matrix, groups, seed)
     chosen = best if wanted == "best" else wanted
-    why = _why(scores, chosen, wanted)
+    perfect = losses[best].mean() < POLICY.perfect * losses["base-rate"].mean()
+    perfect |= task == "classification" and scores[0].second[0] == 1
+    measures = ("log-loss", "accuracy")
+    if task == "regression":
+        expected = _root(expected)
+        measures = ("RMSE", "R²") if math.isinf(huber) else ("Huber error", "robust R²")
     return Comparison(
-        target.task, len(known), len(frame) - len(known), len(splits), scores, chosen, why,
-        _root(expected) if target.task == "regression" else expected,
+        task, int(known.sum()), int((~known).sum()), len(judged), len(folds), str(split), measures,
+        scores, chosen, _why(scores, chosen, wanted), expected,
+        bool(perfect and len(y) >= 2 * POLICY.fewest),
     )  # fmt: skip
 
 
-def _labels(target: Target) -> Array:
-    if target.task == "regression":
-        return target.y.to_numpy(dtype=np.float64)
-    return target.y.fillna("").to_numpy(dtype=str)
-
-
-def _interval(values: Array) -> tuple[float, float, float]:
+def _interval(values: Array, groups: Array) -> Triple:
+    """Return a mean and its interval, over groups whose rows may resemble each other."""
     n, mean = len(values), float(values.mean())
-    reach = float(scipy.stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    sums = np.bincount(groups, values - mean)
+    m = len(sums)
+    deviation = math.sqrt(m / max(m - 1, 1) * float(sums @ sums)) / n
+    reach = float(scipy.stats.t.ppf((1 + LEVEL) / 2, max(m - 1, 1))) * deviation
     return mean, mean - reach, mean + reach
 
 
-def _not_negative(values: tuple[float, float, float]) -> tuple[float, float, float]:
+def _share(right: Array, groups: Array) -> Triple:
+    """Return a share and its interval, which lies between 0 and 1."""
+    if len(set(groups.tolist())) < len(right):
+        value, low, high = _interval(right, groups)
+        return value, max(low, 0.0), min(high, 1.0)
+    ends = scipy.stats.binomtest(int(right.sum()), len(right)).proportion_ci(LEVEL, "wilson")
+    return float(right.mean()), float(ends.low), float(ends.high)
+
+
+def _not_negative(values: Triple) -> Triple:
     value, low, high = values
     return value, max(low, 0.0), high
 
 
-def _root(values: tuple[float, float, float]) -> tuple[float, float, float]:
+def _root(values: Triple) -> Triple:
     a, b, c = (math.sqrt(max(value, 0.0)) for value in values)
     return a, b, c
 
 
-def _expected_of_best(losses: Array, seed: int) -> tuple[float, float, float]:
+def _expected_of_best(losses: Array, groups: Array, seed: int) -> Triple:
     """Return the mean loss of the lowest of several, corrected for having been chosen.
 
-    Rows are drawn with replacement. How much lower the lowest is on them than the model that is
-    lowest on all rows, and how much higher it is on all rows, add up to the optimism of the choice
-    (Efron's bootstrap of an optimism, with the difference to one model, which varies less).
+    Groups of rows are drawn with replacement. How much lower the lowest is on them than the model
+    that is lowest on all rows, and how much higher it is on all rows, add up to the optimism of the
+    choice (Efron's bootstrap of an optimism, with the difference to one model, which varies less).
     """
-    n, means = len(losses), losses.mean(axis=0)
-    shares = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=RESAMPLES) / n
-    drawn, best = shares @ losses, int(np.argmin(means))
-    lowest = np.argmin(drawn, axis=1)
-    gain = drawn[:, best] - drawn[np.arange(RESAMPLES), lowest]
+    means, count, times = losses.mean(axis=0), int(groups.max()) + 1, POLICY.resamples
+    sums = np.column_stack([np.bincount(groups, column) for column in losses.T])
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=times)
+    drawn = (drawn @ sums) / (drawn @ np.bincount(groups))[:, None]
+    lowest, best = np.argmin(drawn, axis=1), int(np.argmin(means))
+    gain = drawn[:, best] - drawn[np.arange(times), lowest]
     optimism = float(np.mean(gain + means[lowest] - means[best]))
-    value, low, high = (end + optimism for end in _interval(losses[:, best]))
+    value, low, high = (end + optimism for end in _interval(losses[:, best], groups))
     return _not_negative((value, low, high))
 
 
@@ -399,8 +597,6 @@ class TableModel:
         The column that is predicted, "classification" or "regression".
     about : dict
         What a reader wants to know: the model's name, held-out scores, versions.
-    decimal : str
-        What the decimals of the labels are behind, "" if they did not need it.
     """
 
     columns: Columns
@@ -408,12 +604,6 @@ class TableModel:
     target: str
     task: str
     about: dict[str, Any] = field(default_factory=dict)
-    decimal: str = ""
-
-    @property
-    def texts(self) -> list[str]:
-        """Columns whose cells are not to be read as numbers of their own accord."""
-        return [*self.columns.texts, *([self.target] if self.decimal else [])]
 
     @property
     def classes(self) -> list[str]:
@@ -451,28 +641,31 @@ class TableModel:
         order.insert(0, order.pop(len(own) + 1))
         return pd.DataFrame(shown, index=frame.index)[order], findings
 
-    def score(self, frame: Frame, absent: bool = False) -> dict[str, float] | None:
+    def score(self, frame: Frame, absent: bool = False) -> dict[str, Any] | None:
         """Return how good the predictions are where rows have a label; None if none has."""
         if self.target not in frame:
             return None
-        cells = frame[self.target]
         if self.task == "regression":
-            marks = self.columns.decimals(frame, self.target, self.decimal)
-            y = to_numbers(plain_object(cells), marks.get(self.target, ""))
+            y = to_numbers(plain_object(frame[self.target]), self.columns.decimal)
         else:
-            text = yes_or_no(as_text(cells))
+            text = yes_or_no(as_text(frame[self.target]))
             y = text.where(text.isin(self.classes))
         known = y.notna().to_numpy()
         if not known.any():
             return None
         X, _ = self.columns.transform_with_findings(frame[known], absent)
         labels = y[known].to_numpy(dtype=np.float64 if self.task == "regression" else str)
-        loss, right = losses_of(self.estimator, self.task, X, labels)
-        count = {"labels": float(known.sum())}
+        classes = sorted(self.classes)
+        outputs = outputs_of(self.estimator, self.task, X, classes)
+        loss = losses_of(self.task, outputs, labels, classes, math.inf)
+        more = more_measures(self.task, outputs, labels, classes)
         if self.task == "regression":
             spread = float(np.var(labels)) or math.nan
-            return {**count, "RMSE": math.sqrt(loss.mean()), "R²": 1 - float(loss.mean()) / spread}
-        return {**count, "log-loss": float(loss.mean()), "accuracy": float(right.mean())}
+            found = {"RMSE": math.sqrt(loss.mean()), "R²": 1 - float(loss.mean()) / spread}
+        else:
+            right = np.array(classes)[outputs.argmax(axis=1)] == labels
+            found = {"log-loss": float(loss.mean()), "accuracy": float(right.mean())}
+        return {"labels": int(known.sum()), **found, **more}
 
     def coefficients(self) -> list[dict[str, Any]]:
         """Return the coefficients by name, per unit of the raw column, widest effect first.
@@ -528,10 +721,8 @@ class TableModel:
         glm = self.estimator
         estimator = {"family": glm.family, "classes": list(glm.classes_)}
         estimator |= {"coef": glm.coef_.tolist(), "intercept": glm.intercept_.tolist()}
-        model: dict[str, Any] = {"format": model_file.FORMAT}
-        model |= {"target": self.target, "task": self.task, "decimal": self.decimal}
-        model |= {"about": self.about, "estimator": estimator, "columns": self.columns.state()}
-        model_file.write(path, model)
+        model = {"target": self.target, "task": self.task, "about": self.about}
+        model_file.write(path, model | {"estimator": estimator, "columns": self.columns.state()})
 
     @classmethod
     def load(cls, path: Path) -> TableModel:
@@ -551,12 +742,9 @@ class TableModel:
                 np.array(given["intercept"], dtype=np.float64),
             )  # fmt: skip
             glm.check(model["task"], len(columns.feature_names))
-            if model["decimal"] not in DECIMALS:
-                raise ValueError(f"the labels have the decimal mark {model['decimal']!r}")
         except (ValueError, OverflowError) as error:
             raise model_file.refusal(path, str(error)) from error
-        about, decimal = model["about"], model["decimal"]
-        return cls(columns, glm, model["target"], model["task"], about, decimal)
+        return cls(columns, glm, model["target"], model["task"], model["about"])
 
 
 @dataclass
@@ -643,7 +831,7 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
     found : Comparison
         Which model to fit.
     """
-    made, known, y = columns.refit(frame), target.known, _labels(target)
+    made, known, y = columns.refit(frame), target.known, target.labels
     X = made.transform(frame)
     about: dict[str, Any] = {"model": found.chosen, "proxyprox": __version__}
     estimator = fit_model(found.chosen, target.task, X[known], y[known], X[~known])
@@ -658,12 +846,7 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
                 about["intervals"] = [
                     [None if math.isnan(value) else value for value in end.tolist()] for end in ends
                 ]
-            about["note"] = estimator.inference_note_
-        if found.chosen == "proxyprox" and (~known).any():
-            mean = estimator.mean_prediction(X[~known], LEVEL)
-            if all(np.isfinite(each).all() for each in mean):
-                about["mean"] = [np.asarray(each).tolist() for each in mean]
     glm = FittedGLM.of(estimator, target.task)
-    model = TableModel(made, glm, target.name, target.task, about, target.decimal)
+    model = TableModel(made, glm, target.name, target.task, about)
     about["effects"] = model.effects(X)
     return model

@@ -37,8 +37,7 @@ def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
-    for name in ("plot_svg", "glyph"):
-        monkeypatch.setattr(f"proxyprox_app.report.figures.{name}", lambda *_: "")
+    monkeypatch.setattr("proxyprox_app.study.demo.curves_svg", lambda *_: "")
 
 
 @pytest.fixture
@@ -60,13 +59,8 @@ l2 = 1e-2
 [target]
 file = "rows.csv"
 label = "bought"
-[method]
-eta = 5.0
-batch_size = 16
 [run]
-target_gradients = 10
-tuning_gradients = 3
-seeds = 1
+batch_size = 16
 """
 
 

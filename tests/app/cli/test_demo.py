@@ -1,16 +1,15 @@
 from __future__ import annotations
 
+import html
 import importlib
 import json
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxyprox_app.report.records import read_records
 from proxyprox_app.study import demo
 
 pytest.importorskip("matplotlib")
@@ -25,68 +24,45 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object) -> None:
         raise AssertionError("the demo used the network")
 
-    def short(config: Any) -> Any:
-        found = real_experiment(config)
-        curves = [replace(curve, etas=curve.etas[1:3] or curve.etas) for curve in found.curves]
-        return replace(found, curves=curves)
-
-    real, make, real_experiment = demo.ProxyLogisticRegression, demo.DemoConfig, demo.experiment
-    monkeypatch.setattr(demo, "ProxyLogisticRegression", lambda: real(cv=2))
-    monkeypatch.setattr(demo, "DemoConfig", lambda seeds: make(seeds, 1, 5, 20, (30, 40)))
-    monkeypatch.setattr(demo, "experiment", short)
     monkeypatch.setattr(socket.socket, "connect", unreachable)
+    for name, value in {"ROUNDS": 8, "ROWS": 2000, "COLUMNS": 5}.items():
+        monkeypatch.setattr(demo, name, value)
 
 
-def test_tables_sentences_and_files(
+def test_words_and_files(
     invoke: Invoke, tiny: None, no_figures: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "out"
-    arguments = ("demo", "--output", folder, "--workers", "1", "--seeds", "2")
-    result = invoke(*arguments)
+    result = invoke("demo", "--output", folder, "--seeds", "2")
     assert result.exit_code == 0, result.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80 + len(str(folder))
     assert "\x1b" not in result.stdout
-    text = " ".join(result.stdout.split())
-    for words in ("After 5 rounds ours", "After 20 labels ours", "After 30 labels", "of 2 draws"):
-        assert words in text
-    assert text.count(" * ") == 3  # the best of each table
-    assert "final runs: 100 % done" in result.stderr
-    page = (folder / "report.html").read_text()
-    for words in ("Few exact gradients", "teacher alone", "ERM on the rows seen", "too few to say"):
-        assert words in page
+    text, page = (
+        " ".join(result.stdout.split()),
+        html.unescape((folder / "report.html").read_text()),
+    )
+    for name in demo.PARTS:
+        for words in (demo.TEXTS[name]["heading"], demo.TEXTS[name]["who"]):
+            assert words in text
+            assert words in page
+    assert text.count("of 2 draws") == len(demo.PARTS)
     summary = json.loads((folder / "summary.json").read_text())
-    assert summary["command"] == f"proxyprox demo --output {folder} --workers 1 --seeds 2"
-    tuned = {point["seed"] for point in read_records(folder / "grid.jsonl")}
-    assert tuned.isdisjoint(point["seed"] for point in read_records(folder / "records.jsonl"))
-
-    before = (folder / "records.jsonl").read_bytes()
-    again = invoke(*arguments, "--json")
-    assert again.exit_code == 0
-    answer = json.loads(again.stdout)
-    assert answer["reused"] == answer["runs"] > 0
-    assert (folder / "records.jsonl").read_bytes() == before
-    assert again.stderr == ""
-    other = invoke("demo", "--output", folder, "--workers", "1", "--seeds", "1")
-    assert other.exit_code == 2
-    assert "seeds (there 2, now 1)" in other.stderr
+    assert summary["command"] == f"proxyprox demo --output {folder} --seeds 2"
+    assert [part["heading"] for part in summary["parts"]] == [
+        demo.TEXTS[name]["heading"] for name in demo.PARTS
+    ]
 
     real = importlib.import_module
     monkeypatch.setattr(
         importlib, "import_module",
         lambda name, *rest: real("no_such_module" if name == "jinja2" else name, *rest),
     )  # fmt: skip
-    result = invoke(*arguments)
+    result = invoke("demo", "--output", folder, "--seeds", "1")
     assert result.exit_code == 2
     assert 'pip install "proxyprox[app]"' in " ".join(result.stderr.split())
 
 
 def test_the_proxy_saves_rounds() -> None:
-    config = demo.DemoConfig(seeds=1)
-    ends = {
-        curve.method: demo.run_job(config, curve.job(None, 0, 0))[-1]
-        for curve in demo.experiment(config).curves
-        if curve.panel == demo.EXACT
-    }
-    assert {end["rounds"] for end in ends.values()} == {config.rounds}
-    gaps = [end["gap"] for end in ends.values()]
-    assert gaps[0] < gaps[2] < gaps[1], "ours, L-BFGS without the sample, and with it"
+    gaps = {p["method"]: p["gap"] for p in demo.rounds(0) if p["rounds"] == demo.ROUNDS}
+    ours = gaps.pop(demo.OURS)
+    assert ours < min(gap for method, gap in gaps.items() if not method.startswith("Newton"))

@@ -162,21 +162,14 @@ def test_other_rows_and_answers_that_cannot_be_used(rows: Path, tmp_path: Path) 
     assert "needs the rows in a file" in words(ask("-", "", "--show", "text"))
     (tmp_path / "rows.dat").write_text("1\n")
     assert "format=" not in ask(tmp_path / "rows.dat", "").output
-    numbers = tmp_path / "numbers.npz"
-    np.savez(numbers, X=np.arange(1.0, 41.0).reshape(20, 2))
+    numbers = tmp_path / "numbers.csv"
+    lines = [f"{2 * i + 1},{2 * i + 2}" for i in range(20)]
+    numbers.write_text("\n".join(["x1,x2", *lines]))
     target = tmp_path / "out.csv"
     assert "x1: " in ask(numbers, "up\n\n", "--export", target).output
     assert len(target.read_text().splitlines()) == 2
     assert ask(numbers, "up\n\n", "--export", target, "--overwrite").exit_code == 0
     assert len(target.read_text().splitlines()) == 3
-    assert "no columns for --show" in words(ask(numbers, "", "--show", "x1"))
-    # Answers of version 0.1 are refused with what to do.
-    old = tmp_path / "rows.csv.labels.jsonl"
-    old.write_text('{"about": {"rows": 60}}\n{"draw": [3], "weights": [1.0]}\n')
-    assert "version 0.1" in words(ask(rows, "up\n\n"))
-    done = ask(rows, "up\n\n", "--answers", tmp_path / "rows.csv.labels.sqlite")
-    assert done.exit_code == 0
-    assert "1 answers are in" in ask(rows, "\n").output
 
 
 # -- tables as they come, and other tools -------------------------------------------------------
@@ -244,74 +237,21 @@ def test_labels_and_a_teacher_in_columns(tmp_path: Path) -> None:
 
 
 def test_an_export_comes_back(messy: Path, tmp_path: Path) -> None:
-    for ending in ("csv", "json"):
-        target, other = tmp_path / f"out.{ending}", tmp_path / f"{ending}.sqlite"
-        options = ("--export", target, "--answers", f"{other}.first", "--json")
-        first = ask(messy, "1\nc odd\n2\ns\n1\nq\n", *options)
-        again = ask(messy, "q\n", "--import", target, "--answers", other, "--json")
-        assert again.exit_code == 0, again.output
-        assert "4 answers taken from" in again.stderr
-        keys = ("labels", "classes", "skipped", "comments")
-        found, back = json.loads(first.stdout), json.loads(again.stdout)
-        assert [found[key] for key in keys] == [back[key] for key in keys] == [
-            3, {"up": 2, "down": 1}, 1, 1
-        ]  # fmt: skip
+    target, other = tmp_path / "out.csv", tmp_path / "other.sqlite"
+    options = ("--export", target, "--answers", f"{other}.first", "--json")
+    first = ask(messy, "1\nc odd\n2\ns\n1\nq\n", *options)
+    again = ask(messy, "q\n", "--import", target, "--answers", other, "--json")
+    assert again.exit_code == 0, again.output
+    assert "4 answers taken from" in again.stderr
+    keys = ("labels", "classes", "skipped", "comments")
+    found, back = json.loads(first.stdout), json.loads(again.stdout)
+    assert [found[key] for key in keys] == [back[key] for key in keys] == [
+        3, {"up": 2, "down": 1}, 1, 1
+    ]  # fmt: skip
     # Labels that are given cost nothing of the budget, and are not taken twice.
     more = ask(messy, "1\n2\n", "--import", target, "--answers", other, "--budget", "2")
     assert "0 answers taken" in more.output
     assert "5 labels" in more.output
-
-
-def task(i: int, choice: str = "", prediction: str = "", cancelled: bool = False) -> dict[str, Any]:
-    """Return a task of Label Studio."""
-
-    def results(said: str) -> list[dict[str, Any]]:
-        value = {"choices": [said]}
-        form = {"from_name": "kind", "to_name": "text", "type": "choices", "value": value}
-        return [form] if said else []
-
-    return {
-        "id": i,
-        "data": {"text": f"text {i % 7} of {i}", "n": i % 5},
-        "annotations": [{"result": results(choice), "was_cancelled": cancelled}]
-        if choice or cancelled
-        else [],
-        "predictions": [{"model_version": "m", "result": results(prediction)}],
-    }
-
-
-def test_tasks_of_label_studio_are_rows(tmp_path: Path) -> None:
-    path, target = tmp_path / "tasks.json", tmp_path / "out.json"
-    first = [task(0, "Up", "up"), task(1, "down", "down"), task(2, "", "up", cancelled=True)]
-    path.write_text(json.dumps(first + [task(i, "", ("up", "down")[i % 2]) for i in range(3, 53)]))
-    done = ask(path, "1\n2\nq\n", "--export", target, "--json")
-    assert done.exit_code == 0, done.output
-    assert "3 answers taken from tasks.json." in done.stderr
-    assert "another model's answers for 53 of 53 rows" in done.stderr
-    found = json.loads(done.stdout)
-    assert (found["labels"], found["skipped"]) == (4, 1)
-    written = json.loads(target.read_text())
-    assert len(written) == 53
-    assert written[0]["annotations"][0]["result"][0]["value"] == {"choices": ["up"]}
-    assert written[2]["annotations"][0]["was_cancelled"]
-    assert 0.5 <= written[52]["predictions"][0]["score"] <= 1
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("{", "not JSON"),
-        ("{}", "not Label Studio's JSON"),
-        ('[{"text": "flat"}]', "not Label Studio's JSON"),
-        (json.dumps([task(0, "other"), task(1, "Up")]), "'other' (1)"),
-    ],
-)
-def test_wrong_json_is_named(messy: Path, tmp_path: Path, content: str, told: str) -> None:
-    source = tmp_path / "tasks.json"
-    source.write_text(content)
-    done = ask(messy, "q\n", "--import", source)
-    assert done.exit_code == 2
-    assert told in words(done)
 
 
 def test_an_export_holds_no_formulas(tmp_path: Path) -> None:

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import importlib
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from experiments.figures import draw_panels, save_figures
+from experiments.report.figures import draw_curves, plot_svg, styles
+from experiments.report.summary import summarise
+from proxyprox._util.extras import MissingExtraError
+
+Rows = list[dict[str, Any]]
+
+
+def curves(ends: dict[str, float | None], metric: str = "suboptimality") -> Rows:
+    """Return rows of methods that fall from 1 to their ends."""
+    return [
+        {"panel": "a", "method": method, "target_gradients": t, "seeds": 1}
+        | {f"{metric}_{s}": end if t else 1.0 for s in ("median", "q25", "q75")}
+        for method, end in ends.items()
+        for t in range(2)
+    ]
+
+
+def drawn(rows: Rows, **options: Any) -> Any:
+    """Return the axes with the curves of rows."""
+    found = []
+
+    def draw(axis: Any) -> None:
+        found.append(axis)
+        draw_curves(axis, rows, styles(rows), **options)
+
+    plot_svg("t", "x", "y", draw)
+    return found[0]
+
+
+def test_files_for_every_axis_there_is(records: Rows, tmp_path: Path) -> None:
+    few = [p for p in records if p["panel"] == "batch 256" and p["method"] != "SGD"]
+    rows = summarise(few, costs=("proxy_gradients",))
+    paths = save_figures(tmp_path, rows)
+    names = [f"figure_{x}.{kind}" for x in ("target_gradients", "proxy_gradients")
+             for kind in ("png", "svg")]  # fmt: skip
+    assert [path.name for path in paths] == names
+    assert paths[0].read_bytes().startswith(b"\x89PNG")
+    assert ET.parse(paths[1]).getroot().tag.endswith("svg")
+    before = paths[1].read_bytes()
+    free = [{**row, "proxy_gradients": 0} for row in rows]
+    assert len(save_figures(tmp_path, free)) == 2
+    assert paths[1].read_bytes() == before
+    with pytest.raises(ValueError, match="rows"):
+        draw_panels([])
+
+
+def test_figure_says_what_it_shows(records: Rows) -> None:
+    rows = summarise(records)
+    figure = draw_panels(rows, x="proxy_gradients", log_x=True)
+    axes = figure.get_axes()
+    assert [axis.get_title() for axis in axes] == list(dict.fromkeys(r["panel"] for r in rows))
+    assert (axes[0].get_xlabel(), axes[0].get_xscale()) == ("proxy gradients", "log")
+    assert axes[0].get_ylabel() == "suboptimality L(w) − L*"
+    assert {axis.get_yscale() for axis in axes} == {"log"}
+    lines = axes[0].get_lines()
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == len(lines) == 4
+    assert figure.legends[0].get_texts()[0].get_text() == "SGD (no proxy gradients)"
+
+
+def test_axes_fit_the_values() -> None:
+    options = {"metric": "suboptimality", "x": "target_gradients"}
+    # Rounding does not stretch the axis, and what is not positive has no logarithm.
+    axis = drawn(curves({"SGD": 1e-3, "Newton": -1e-16}), **options)
+    assert axis.get_yscale() == "log"
+    assert 1e-4 < axis.get_ylim()[0] < 1e-3
+    assert drawn(curves({"SGD": 0.5, "Adam": None}), **options).get_yscale() == "linear"
+    nothing = [row for row in curves({"SGD": -1e-16}) if row["target_gradients"]]
+    assert drawn(nothing, **options).get_yscale() == "linear"
+    zero = [{**row, "target_gradients": 0} for row in nothing]
+    assert drawn(zero, **options, log_x=True).get_xscale() == "linear"
+    words = {"target_gradients": "passes"}
+    axis = drawn(curves({"SGD": 0.9}, "accuracy"), **options | {"metric": "accuracy"}, labels=words)
+    assert axis.get_xlabel() == "passes"
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_a_method_has_one_colour_that_shows_on_white_and_on_dark() -> None:
+    names = ["SGD", "Adam", "ProxyProx", "L-BFGS", "Newton", "ERM on the rows seen", "mixed", "?"]
+    both = styles({"method": name} for name in [*names, "DANE", "AuxMom", "AuxMVR"])
+    backwards = styles({"method": name} for name in names[::-1])
+    assert [both[n].colour for n in names[:-1]] == [backwards[n].colour for n in names[:-1]]
+    assert len({look.colour for look in both.values()}) == len(both)
+    for look in both.values():
+        for paper in ("#ffffff", "#16191f"):
+            low, high = sorted((luminance(look.colour), luminance(paper)))
+            assert (high + 0.05) / (low + 0.05) >= 3, (look.colour, paper)
+
+
+def test_a_plot_of_a_page_has_the_colours_of_the_page_and_no_formulas() -> None:
+    def plot(title: str) -> str:
+        return plot_svg(title, "$x$", "<b>", lambda axis: axis.plot([1, 2], [0.5, 0.25]))
+
+    svg = plot("a & b")
+    root = ET.fromstring(svg)
+    texts = ["".join(text.itertext()).strip() for text in root.iter("text")]
+    assert {"$x$", "<b>"} <= set(texts)
+    assert "0.5, 0.25" in "".join(root.find("desc").itertext())
+    assert root.find("title").text == "a & b"
+    assert "var(--ink)" in svg
+    names = [e.get("id") for text in (svg, plot("c")) for e in ET.fromstring(text).iter()]
+    assert len([name for name in names if name]) == len({name for name in names if name})
+    assert plot("a & b") == svg
+
+
+@pytest.mark.parametrize("draw", [save_figures, lambda _, rows: drawn(rows, metric="m", x="x")])
+def test_without_matplotlib(
+    draw: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def absent(name: str) -> Any:
+        raise ImportError(f"No module named {name!r}")
+
+    monkeypatch.setattr(importlib, "import_module", absent)
+    with pytest.raises(MissingExtraError, match=r"matplotlib.*\[app\]"):
+        draw(tmp_path, curves({"SGD": 0.5}))

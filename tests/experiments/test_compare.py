@@ -1,0 +1,242 @@
+"""Runs measured along the target gradients, tuned with equal effort, in processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from itertools import islice
+from operator import floordiv, pow  # workers import by name; a test module has none to import
+from pathlib import Path
+from signal import SIG_BLOCK, pthread_sigmask
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from experiments.compare import (
+    GRID,
+    LEDGER_FIELDS,
+    ROWS_SEEN,
+    TUNING_SEED,
+    Candidate,
+    Curve,
+    Experiment,
+    Job,
+    compare,
+    evaluation_points,
+    run_candidate,
+    run_jobs,
+)
+from experiments.runs import RecordsError, read_records
+from proxyprox.inner.exact import minimise_exactly
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((40, 3))
+y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(40)
+TARGET = pp.linear_regression(X, y, l2=0.1, batch_size=8)
+BEST = TARGET.value(minimise_exactly(TARGET, TARGET.zeros()))
+SGD = Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
+TWO_POINTS = Candidate(
+    "AuxMVR",
+    lambda eta: {
+        "method": pp.methods.AuxMVR(a=0.1),
+        "inner": pp.inner.GradientDescent(eta),
+        "stop": pp.stopping.Steps(3),
+    },
+    0.1,
+    2.5,
+    1.0,
+)
+
+
+def measured(candidate: Candidate, problem: pp.Problem, **changes: Any) -> list[dict[str, Any]]:
+    budget = pp.Budget(target_gradients=20)
+    settings = {"optimum": BEST, "budget": budget, "seed": 0, "at": [0, 5, 10, 20], **changes}
+    return run_candidate(candidate, 0.05, problem, **settings)[0]
+
+
+def test_where_runs_are_measured_and_which_step_sizes_are_tried() -> None:
+    assert evaluation_points(1000)[:3] == [0, 20, 40]
+    assert evaluation_points(3) == [0, 1, 2, 3]
+    np.testing.assert_allclose(SGD.etas(4.0), 0.1 / 4 * 2.5 ** np.arange(GRID))
+    assert ROWS_SEEN.etas(4.0) == (None,)
+
+
+def test_points_are_what_was_paid_for_by_then() -> None:
+    problem = pp.Problem(TARGET, TARGET.label_free())
+    for candidate in (SGD, TWO_POINTS):
+        points = measured(candidate, problem)
+        assert [point["target_gradients"] for point in points] == [0, 5, 10, 20]
+        assert points[0]["suboptimality"] == TARGET.value(np.zeros(3)) - BEST
+        assert points[-1]["suboptimality"] < points[0]["suboptimality"]
+        assert all(set(LEDGER_FIELDS) <= point.keys() for point in points)
+        assert points[0]["target_samples"] == 0
+    # Two gradients a step after the first: 19 spent of 20, and 9 at the mark of 10.
+    assert points[-1]["target_samples"] == 10 * 8
+    assert points[2]["target_samples"] == 5 * 8
+
+
+def test_same_seed_same_points() -> None:
+    problem = pp.Problem(TARGET, TARGET.label_free())
+    for candidate in (SGD, TWO_POINTS, ROWS_SEEN):
+        runs = [measured(candidate, problem, seed=seed) for seed in (3, 3, 4)]
+        values = [[point["suboptimality"] for point in points] for points in runs]
+        assert values[0] == values[1] != values[2]
+
+
+def test_the_rows_seen_are_fitted() -> None:
+    points = measured(ROWS_SEEN, pp.Problem(TARGET))
+    assert [point["target_samples"] for point in points] == [0, 40, 80, 160]
+    assert points[-1]["suboptimality"] < points[1]["suboptimality"]
+    full = TARGET.with_batch_size(None)
+    assert measured(ROWS_SEEN, pp.Problem(full), at=[1])[0]["suboptimality"] == pytest.approx(
+        0, abs=1e-12
+    )
+    penalty = pp.L1(0.5)
+    best = minimise_exactly(full, full.zeros(), tol=1e-10, penalty=penalty)
+    problem = pp.Problem(full, penalty=penalty)
+    (point,) = measured(ROWS_SEEN, problem, at=[1], optimum=problem.value(best))
+    assert point["suboptimality"] == pytest.approx(0, abs=1e-10)
+    assert best[2] == 0
+
+
+def test_averages_are_what_is_measured() -> None:
+    def build(eta: float) -> dict[str, Any]:
+        return {"method": pp.SGD(eta), "averaging": pp.averaging.Uniform()}
+
+    averaged = Candidate("averaged", build, 1.0, 1.0, 1.0)
+    common: dict[str, Any] = {"optimum": 0.0, "seed": 1}
+    budgets = [pp.Budget(target_gradients=count) for count in (7, 3)]
+    problem = pp.Problem(TARGET)
+    points, seven = run_candidate(
+        averaged, 0.05, problem, budget=budgets[0], at=[0, 3, 7], **common
+    )
+    _, three = run_candidate(averaged, 0.05, problem, budget=budgets[1], at=[3], **common)
+    assert points[-1]["suboptimality"] == pytest.approx(TARGET.value(seven.w), rel=1e-12)
+    assert points[1]["suboptimality"] == pytest.approx(TARGET.value(three.w), rel=1e-12)
+    plain = run_candidate(SGD, 0.05, problem, budget=budgets[0], at=[7], **common)[1]
+    assert not np.array_equal(seven.w, plain.w)
+
+
+def test_a_run_that_breaks_off_has_no_answer() -> None:
+    target = pp.poisson_regression(X, np.abs(np.round(5 * y)), batch_size=8)
+    points, answer = run_candidate(
+        SGD, 1e6, pp.Problem(target), optimum=0.0, budget=pp.Budget(target_gradients=20), seed=0,
+        at=[0, 10, 20],
+    )  # fmt: skip
+    assert not answer.success
+    assert points[0]["suboptimality"] is not None
+    assert points[-1]["suboptimality"] is None
+
+
+@dataclass(frozen=True)
+class Settings:
+    offset: float = 0.0
+
+
+def fake_run(config: Settings, job: Job) -> list[dict[str, Any]]:
+    """Stand in for a run: the best step size is 2, and 9 diverges."""
+    CALLS.append(job)
+    eta = float(job.eta or 0.0)
+    end = None if eta == 9.0 else abs(eta - 2.0) + config.offset + job.seed / 1e9
+    return [{"target_gradients": t, "suboptimality": end} for t in (0, job.budget)]
+
+
+CALLS: list[Job] = []
+CURVES = [
+    Curve("p", "tuned", 8, (1.0, 2.0, 3.0)),
+    Curve("p", "edge", 8, (2.0, 3.0, 9.0), effort=5.0),
+    Curve("p", "fixed", None, (None,)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    CALLS.clear()
+
+
+def experiment(config: Any = None, run_job: Any = fake_run) -> Experiment:
+    return Experiment("", config or Settings(), CURVES, run_job, 2, 5, 20, {})
+
+
+def test_tunes_then_runs(tmp_path: Path) -> None:
+    told: list[tuple[str, float]] = []
+    outcome = compare(experiment(), tmp_path, 1, lambda *share: told.append(share))
+    assert outcome.etas == {("p", "tuned"): 2.0, ("p", "edge"): 2.0, ("p", "fixed"): None}
+    assert outcome.at_edge == [("p", "edge")]
+    assert outcome.tuning == {("p", "tuned"): 15, ("p", "edge"): 15}
+    grid, final = CALLS[:6], CALLS[6:]
+    assert {job.seed for job in grid} == {TUNING_SEED}
+    assert {job.budget for job in grid} == {5}
+    assert "fixed" not in {job.method for job in grid}
+    assert {job.seed for job in final} == {0, 1}  # no step size is tuned on a seed that is shown
+    assert len(final) == 6
+    assert grid[0].method == "edge"  # the long ones first
+    points = read_records(tmp_path / "records.jsonl")
+    assert points == outcome.records
+    assert [p["method"] for p in points[::4]] == ["tuned", "edge", "fixed"]
+    assert told[0] == ("tuning step sizes", 0)
+    assert told[-1] == ("final runs", pytest.approx(1))
+
+
+def test_nothing_is_done_twice(tmp_path: Path) -> None:
+    class StopError(Exception):
+        pass
+
+    def interrupted(config: Settings, job: Job) -> list[dict[str, Any]]:
+        if len(CALLS) == 4:
+            raise StopError
+        return fake_run(config, job)
+
+    with pytest.raises(StopError):
+        compare(experiment(run_job=interrupted), tmp_path)
+    done = list(CALLS)
+    outcome = compare(experiment(), tmp_path)
+    again = CALLS[len(done) :]
+    assert (outcome.reused, outcome.runs) == (4, 12)
+    assert len(done) + len(again) == 12
+    assert not set(done) & set(again)
+    assert compare(experiment(), tmp_path).reused == 12
+    assert len(CALLS) == 12
+    assert len(outcome.records) == 12
+
+
+def test_other_settings_or_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(experiment(), tmp_path)
+    with pytest.raises(RecordsError, match=r"offset \(there 0.0, now 1.0\)"):
+        compare(experiment(Settings(1.0)), tmp_path)
+    monkeypatch.setattr("experiments.compare.__version__", "9")
+    with pytest.raises(RecordsError, match="proxyprox"):
+        compare(experiment(), tmp_path)
+
+
+def test_jobs_in_processes() -> None:
+    found = dict(run_jobs(range(1, 8), floordiv, 60, workers=2))
+    assert found == {n: 60 // n for n in range(1, 8)}
+    with pytest.raises(ZeroDivisionError) as caught:
+        list(run_jobs([1, 0, 2], floordiv, 60, workers=2))
+    assert "Traceback" in str(caught.value.__cause__)
+    # The second job would take for ever: 3 to a power of hundreds of millions.
+    results = run_jobs([2, 10**9], pow, 3, workers=2)
+    assert list(islice(results, 1)) == [(2, 9)]
+    results.close()
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
+def test_a_lost_worker_is_noticed_and_none_sees_an_interrupt() -> None:
+    """Workers are kept from Ctrl-C even while they still import."""
+    masks = [mask for _, mask in run_jobs([(), ()], pthread_sigmask, SIG_BLOCK, workers=2)]
+    assert all(signal.SIGINT in mask for mask in masks)
+    results = run_jobs([2, 10**9], pow, 3, workers=2)
+    next(results)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid or 0, signal.SIGKILL)
+    with pytest.raises(BrokenProcessPool):
+        next(results)

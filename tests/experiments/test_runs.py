@@ -1,0 +1,131 @@
+"""Records: whole runs or none of them, and never a mixture of settings."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments.report.summary import machine, versions, without_home
+from experiments.runs import Records, RecordsError, read_records
+
+NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
+
+
+def points(count: int = 3) -> list[dict[str, Any]]:
+    return [{"t": t, "loss": 1 / (1 + t)} for t in range(count)]
+
+
+def test_runs_are_whole_kept_and_exported_in_order(tmp_path: Path) -> None:
+    contents = set()
+    for attempt in range(2):
+        folder = tmp_path / str(attempt)
+        with Records(folder, {}) as records:
+            for name in random.Random(attempt).sample(NAMES, len(NAMES)):
+                records.add(name, points())
+            found = records.export("records.jsonl", NAMES)
+        assert read_records(folder / "records.jsonl") == found
+        contents.add((folder / "records.jsonl").read_bytes())
+    assert len(contents) == 1  # it does not matter who finished first
+    assert [(p["method"], p["seed"]) for p in found[::3]] == [tuple(n.values()) for n in NAMES]
+    with Records(folder, {}) as records:
+        assert records.points(NAMES[0]) == [{**NAMES[0], **p} for p in points()]
+        records.add(NAMES[0], points(1))  # already there
+        assert len(records.points(NAMES[0])) == 3
+        other = {"method": "SGD", "seed": 99}
+        assert other not in records
+        with pytest.raises(KeyError, match="99"):
+            records.export("records.jsonl", [other])
+
+
+@pytest.mark.slow  # the journal of all stores is killed in tests/test_journal.py, too
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_kill_9_loses_no_finished_run(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from experiments.runs import Records
+        with Records(sys.argv[1], {}) as records:
+            seed = 0
+            while True:
+                records.add({"method": "m" * 2000, "seed": seed}, [{"t": t} for t in range(50)])
+                print(seed, flush=True)
+                seed += 1
+        """
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) >= 5:
+                process.send_signal(signal.SIGKILL)
+                break
+        announced = [5, *(int(line) for line in process.stdout)][-1]
+    with Records(tmp_path, {}) as records:
+        # What was announced is there; at most the one run under way may be there as well.
+        assert announced + 1 <= len(records) <= announced + 2
+        for seed in range(len(records)):
+            assert len(records.points({"method": "m" * 2000, "seed": seed})) == 50
+
+
+def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:
+    name = {"method": "SGD", "seed": np.int64(3)}
+    with Records(tmp_path, {}) as records:
+        records.add(name, [{"loss": np.float64("inf"), "ok": np.bool_(True)}])
+        assert {"method": "SGD", "seed": 3} in records
+        assert records.points(name) == [{"method": "SGD", "seed": 3, "loss": None, "ok": True}]
+        with pytest.raises(TypeError, match="ndarray"):
+            records.add(NAMES[0], [{"w": np.ones(2)}])
+        assert len(records) == 1
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    with Records(tmp_path, {"steps": 5}):
+        pass  # without runs the settings may change
+    with Records(tmp_path, {"steps": (10,), "run": {"seeds": 3}}) as records:
+        records.add(NAMES[0], points())
+    # A setting that is None may be missing.
+    with Records(tmp_path, {"steps": [10], "run": {"seeds": 3, "seconds": None}}) as records:
+        assert len(records) == 1
+    with pytest.raises(RecordsError, match=r"run\.seeds \(there 3, now 4\)"):
+        Records(tmp_path, {"steps": [10], "run": {"seeds": 4}})
+
+
+def test_a_damaged_file_and_records_of_an_earlier_version_are_named(tmp_path: Path) -> None:
+    (tmp_path / "runs.sqlite").write_bytes(b"not a database, whatever its name says" * 10)
+    with pytest.raises(RecordsError, match=r"runs\.sqlite cannot be used"):
+        Records(tmp_path, {})
+    for name in ("records.jsonl", "records.journal.jsonl"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("{}\n")
+        with pytest.raises(RecordsError, match=r"0\.1.*empty folder"):
+            Records(folder, {})
+
+
+def test_nothing_names_a_person_or_a_host() -> None:
+    facts = machine()
+    assert int(facts["cores"]) >= 1
+    assert facts["processor"]
+    assert platform.node() not in facts.values()
+    assert versions()["numpy"]
+
+
+def test_home_folder_is_hidden_only_where_a_shell_expands_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
+    assert without_home("run /home/ann/a --out /home/ann") == "run ~/a --out ~"
+    assert without_home("run /home/anna/a /x/home/ann") == "run /home/anna/a /x/home/ann"
+    monkeypatch.setattr(Path, "home", lambda: Path("/"))
+    assert without_home("run /a") == "run /a"

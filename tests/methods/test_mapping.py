@@ -1,0 +1,249 @@
+"""Manifold mapping: fits of outputs against SciPy's, what is paid, and what goes wrong."""
+
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.optimize
+
+from proxyprox import Budget, LeastSquares, OracleError, Outputs, Problem, Run, Status, minimize
+from proxyprox.methods import ManifoldMapping
+from proxyprox.problems import counts, huber
+
+T = np.linspace(0.0, 3.0, 31)
+TRUTH, START = np.array([3.0, 1.1, 0.2]), np.array([2.0, 0.7, 0.5])
+
+
+def fine(w):
+    return w[0] * np.exp(-w[1] * T) + w[2]
+
+
+def coarse(w):
+    return w[0] * (1 - 0.1 * w[1]) ** np.arange(31) + w[2]
+
+
+DATA = fine(TRUTH) + 0.05 * np.random.default_rng(0).normal(size=31)
+OUTLIERS = DATA + 2.0 * (np.arange(31) % 7 == 3)
+
+
+def squares(z):
+    return (z - DATA) / 0.05
+
+
+def likelihood(z):
+    return float(np.sum(np.log(np.cosh((z - DATA) / 0.05))))
+
+
+class Counting:
+    def __init__(self, model=fine):
+        self.model, self.points = model, []
+
+    def __call__(self, w):
+        self.points.append(w.copy())
+        return self.model(w)
+
+
+def problem(model=fine, loss=squares, rough=coarse, **settings):
+    limits = {name: settings.pop(name) for name in ("bounds", "scales") if name in settings}
+    return Problem(Outputs(model, loss, **settings), Outputs(rough, loss), **limits)
+
+
+LOSSES = {
+    "squares": squares,
+    "huber": huber(OUTLIERS, 0.05),
+    "counts": counts(np.random.default_rng(2).poisson(30 * fine(TRUTH)) / 30),
+    "a number": likelihood,
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_fit_ends_at_the_minimum_that_is_found_by_brute_force(name):
+    loss = LOSSES[name]
+    exact = Outputs(fine, loss)
+    slow = scipy.optimize.minimize(exact.value, TRUTH, method="Nelder-Mead", options={
+        "xatol": 1e-10, "fatol": 1e-14, "maxiter": 4000})  # fmt: skip
+    found = minimize(problem(loss=loss), START)
+    assert "ManifoldMapping" in found.method
+    assert found.fun <= slow.fun * (1 + 1e-6)
+    assert found.success
+    assert (found.details is None) == (name == "a number")
+
+
+def test_the_mapping_needs_few_calls_and_differences_only_at_the_end():
+    counted = Counting()
+    found = minimize(problem(counted), START)
+    losses = [float(squares(fine(w)) @ squares(fine(w))) / 2 for w in counted.points]
+    assert next(n for n, loss in enumerate(losses, 1) if loss <= 1.01 * found.fun) <= 5
+    assert found.ledger.target_calls == len(counted.points) <= 25
+    assert found.values[0] == pytest.approx(losses[0])
+    direct = scipy.optimize.least_squares(lambda w: squares(fine(w)), START, xtol=1e-14)
+    np.testing.assert_allclose(found.w, direct.x, atol=1e-5)
+    errors = np.sqrt(2 * direct.cost / 28 * np.diag(np.linalg.inv(direct.jac.T @ direct.jac)))
+    np.testing.assert_allclose(found.details.errors, errors, rtol=1e-3)
+    assert "standard errors" in str(found)
+
+
+def test_least_squares_is_the_short_form_and_units_change_nothing_but_units():
+    units = np.array([1e3, 1e-4, 1.0])
+    short = Problem(*(LeastSquares(lambda w, f=f: squares(f(w))) for f in (fine, coarse)))
+    plain = minimize(short, START)
+    scaled = problem(lambda w: fine(w / units), rough=lambda w: coarse(w / units), scales=units)
+    found = minimize(scaled, START * units)
+    np.testing.assert_allclose(found.w / units, plain.w, atol=1e-5)
+    assert found.ledger.target_calls <= plain.ledger.target_calls + 10
+
+
+def test_bounds_are_never_left_and_a_minimum_at_one_is_converged():
+    counted, bounds = Counting(), ([2.5, 0.0, 0.3], [3.5, 2.0, 1.0])
+    found = minimize(problem(counted, bounds=bounds), START)
+    slow = scipy.optimize.least_squares(
+        lambda w: squares(fine(w)), np.clip(START, *bounds) + 1e-3, bounds=bounds
+    )
+    assert found.fun <= slow.cost * (1 + 1e-6)
+    assert all((w >= bounds[0]).all() and (w <= bounds[1]).all() for w in counted.points)
+    assert found.status is Status.CONVERGED
+
+
+def test_a_coarse_model_of_another_law_costs_little_more_than_none():
+    counted = Counting()
+    found = minimize(problem(counted, rough=lambda w: w[0] + w[2] * T), START)
+    direct = scipy.optimize.least_squares(lambda w: squares(fine(w)), START)
+    assert found.fun == pytest.approx(direct.cost, rel=1e-6)
+    assert len(counted.points) <= 60
+
+
+def test_budgets_hold_before_every_call():
+    for limit in (1, 2, 5, 9, 14):
+        counted = Counting()
+        found = minimize(problem(counted), START, budget=Budget(target_calls=limit))
+        assert len(counted.points) == found.ledger.target_calls <= limit
+        assert found.status is Status.BUDGET_SPENT
+
+
+@pytest.mark.parametrize("at", [1, 4, 8, 12])
+def test_a_fit_that_is_broken_off_resumes_bit_for_bit_and_pays_nothing_twice(at, tmp_path):
+    whole = minimize(problem(), START)
+    counted = Counting()
+
+    def broken(w):
+        if len(counted.points) == at:
+            raise KeyboardInterrupt
+        return counted(w)
+
+    with pytest.raises(KeyboardInterrupt):
+        minimize(problem(broken), START, checkpoint=tmp_path / "fit")
+    found = minimize(problem(counted), START, checkpoint=tmp_path / "fit")
+    np.testing.assert_array_equal(found.w, whole.w)
+    # A question of several points that was broken off is asked again, and so is the start, by
+    # which a checkpoint knows its problem.
+    assert len(counted.points) <= whole.ledger.target_calls + len(START) + 2
+
+
+def test_a_laboratory_is_asked_and_told_outputs(tmp_path):
+    run = Run(problem(), START)
+    while not (run.converged(1e-6) or run.stalled):
+        query = run.ask()
+        assert query.outputs
+        run.save(tmp_path / "run")
+        run = Run.load(tmp_path / "run", problem())
+        run.tell([fine(w) for w in run.ask().points])
+    np.testing.assert_allclose(run.w, minimize(problem(), START).w)
+    with pytest.raises(ValueError, match="outputs"):
+        run.tell([np.ones((2, 2))] * len(run.ask().points))
+
+
+def test_a_fine_model_that_fails_away_from_the_start_is_turned_back_from():
+    def fails(w):
+        if w[1] > 1.3:
+            raise ZeroDivisionError("the mesh is tangled")
+        return fine(w)
+
+    def nan(w):
+        return fine(w) if w[1] <= 1.3 else np.full(31, np.nan)
+
+    for model in (fails, nan):
+        found = minimize(problem(model, rough=lambda w: coarse(w * [1, 0.8, 1])), START)
+        assert found.fun == pytest.approx(minimize(problem(), START).fun, rel=1e-4)
+
+
+def test_errors_of_the_user_are_named_and_what_was_paid_is_kept():
+    counted = Counting()
+
+    def breaks(w):
+        if len(counted.points) == 3:
+            raise RuntimeError("the licence server is down")
+        return counted(w)
+
+    with pytest.raises(OracleError, match="licence server") as error:
+        minimize(problem(breaks), START)
+    assert error.value.result.fun < 1e4
+    other = Counting()
+    for model, words in (
+        (lambda w: other(w)[: 31 if len(other.points) < 3 else 5], "outputs"),
+        (lambda w: np.full(31, np.nan), "every start"),
+    ):
+        if "start" in words:
+            assert minimize(problem(model), START).status is Status.TARGET_NOT_FINITE
+            continue
+        with pytest.raises((OracleError, ValueError), match=words):
+            minimize(problem(model), START)
+
+
+def test_hanging_calls_are_given_up_and_the_others_are_kept():
+    never = threading.Event()
+
+    def hangs(w):
+        if abs(w[1] - 1.0) < 0.02:
+            never.wait(30)
+        return fine(w)
+
+    target = Outputs(hangs, squares, workers=4, timeout=0.3)
+    points = [TRUTH, np.array([3.0, 1.0, 0.2]), START]
+    one, lost, other = target.outputs(points)
+    never.set()
+    np.testing.assert_array_equal(one, fine(TRUTH))
+    np.testing.assert_array_equal(other, fine(START))
+    assert np.isnan(lost).all()
+    assert "0.3 s" in target.gradient_source
+
+
+def test_workers_and_executors_change_no_bit():
+    alone = minimize(problem(), START)
+    with ThreadPoolExecutor(3) as pool:
+        for workers in (3, pool):
+            np.testing.assert_array_equal(minimize(problem(workers=workers), START).w, alone.w)
+
+
+@pytest.mark.slow
+def test_a_model_that_other_processes_cannot_be_sent_is_named():
+    with ProcessPoolExecutor(1) as pool:
+        with pytest.raises((OracleError, TypeError), match="workers"):
+            minimize(problem(lambda w: fine(w), workers=pool), START)
+        assert minimize(problem(workers=pool), START).success
+
+
+def test_noise_is_found_named_and_lived_with():
+    rng = np.random.default_rng(3)
+
+    def noisy(w):
+        return fine(w) * (1 + 0.01 * rng.normal(size=31))
+
+    found = minimize(problem(noisy), START)
+    exact = float(squares(fine(found.w)) @ squares(fine(found.w))) / 2
+    assert exact <= 1.2 * minimize(problem(), START).fun
+    assert found.status is Status.STALLED
+    assert "noise" in found.message
+    assert found.ledger.target_calls < 60
+
+
+def test_models_of_other_lengths_are_refused():
+    with pytest.raises((OracleError, ValueError), match="outputs"):
+        minimize(
+            Problem(Outputs(fine, squares), Outputs(lambda w: coarse(w)[:9], lambda z: z)), START
+        )
+
+
+def test_the_method_wants_outputs():
+    with pytest.raises(TypeError, match="outputs"):
+        minimize(Problem(lambda w: float(w @ w)), np.ones(2), method=ManifoldMapping())

@@ -1,0 +1,108 @@
+"""minimize(target): a loss of a table without a proxy, against the exact minimum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.problems.families import FAMILIES
+
+
+def table(n=6000, d=12, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    X[:, 1:] = 0.7 * X[:, :-1] + 0.5 * X[:, 1:]
+    z = X @ rng.normal(size=d) / 2
+    return X, z, rng
+
+
+def gap(loss, w):
+    """Return what is left of the gap at zero."""
+    least = loss.value(minimise_exactly(loss, w, tol=1e-13))
+    return (loss.value(w) - least) / (loss.value(loss.zeros()) - least)
+
+
+def hard_tables():
+    X, z, rng = table()
+    y = (z + rng.logistic(size=len(z)) > 0).astype(int)
+    order, twice = np.argsort(y, kind="stable"), np.hstack([X, X[:, :2], np.ones((len(X), 1))])
+    counts = rng.poisson(np.exp(np.clip(z, None, 5)))
+    rare = np.zeros(len(y), dtype=int)
+    rare[np.argsort(-z)[:6]] = 1
+    yield "sorted", pp.logistic_regression(X[order], y[order], l2=1e-6)
+    yield "weights", pp.logistic_regression(X, y, l2=1e-6, sample_weight=rng.random(len(y)) ** 6)
+    yield "columns twice", pp.logistic_regression(twice, y, l2=1e-6, intercept=True)
+    yield "separable", pp.logistic_regression(X, z > 0, l2=1e-5)
+    yield "rare", pp.logistic_regression(X, rare, l2=1e-6, intercept=True)
+    yield "scaled", pp.logistic_regression(X * np.logspace(4, -4, X.shape[1]), y)
+    yield "sparse", pp.logistic_regression(scipy.sparse.csr_array(X * (abs(X) > 1)), y, l2=1e-6)
+    yield "counts", pp.poisson_regression(X, counts, l2=1e-6, intercept=True)
+    yield "amounts", pp.gamma_regression(X, rng.gamma(2, np.exp(z)), l2=1e-6)
+    yield "classes", pp.softmax_regression(X, np.digitize(z, [-0.5, 0.5]), l2=1e-6)
+    yield "line", pp.linear_regression(X * np.logspace(0, -4, X.shape[1]), z, l2=1e-10)
+    yield "wide", pp.logistic_regression(rng.normal(size=(1200, 700)), y[:1200], l2=1e-4)
+    yield "few rows", pp.logistic_regression(X[:50], y[:50], l2=1e-3)
+
+
+def test_a_loss_alone_is_minimised_to_a_billionth_of_its_gap_or_so():
+    for name, loss in hard_tables():
+        result = pp.minimize(loss)
+        assert result.status is pp.Status.CONVERGED, name
+        assert gap(loss, result.w) < 1e-7, name
+        assert "ProxyBFGS" in result.method, name
+
+
+def test_narrow_tables_take_few_passes_and_the_result_says_of_how_many_rows():
+    X, z, rng = table(20_000, 10)
+    loss = pp.logistic_regression(X, z + rng.logistic(size=len(z)) > 0, l2=1e-6)
+    result = pp.minimize(loss)
+    assert result.ledger.target_gradients <= 10
+    assert "of its rows are the proxy" in result.method
+
+
+def test_float32_tables_are_fitted_as_well_and_are_not_copied():
+    X, z, rng = table()
+    y = z + rng.logistic(size=len(z)) > 0
+    small = pp.logistic_regression(X.astype(np.float32), y, l2=1e-6)
+    exact = pp.logistic_regression(X.astype(np.float32).astype(np.float64), y, l2=1e-6)
+    assert small.design.X.dtype == np.float32
+    np.testing.assert_allclose(pp.minimize(small).w, pp.minimize(exact).w, rtol=1e-6)
+
+
+def test_a_run_of_a_loss_alone_resumes_bit_for_bit(tmp_path):
+    X, z, rng = table()
+    loss = pp.logistic_regression(X, z + rng.logistic(size=len(z)) > 0, l2=1e-6)
+    whole = pp.minimize(loss)
+    pp.minimize(loss, steps=2, checkpoint=tmp_path / "run")
+    again = pp.minimize(loss, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(again.w, whole.w)
+
+
+def test_ask_and_tell_end_where_the_model_says():
+    X, z, rng = table()
+    loss = pp.logistic_regression(X, z + rng.logistic(size=len(z)) > 0, l2=1e-6)
+    run = pp.Run(pp.Problem(loss, loss.subsample(600, rng=0)))
+    while not run.converged() and run.steps < 30:
+        w = run.ask().points[0]
+        run.tell(loss.gradient(w), value=loss.value(w))
+    assert gap(loss, run.result(pp.Status.CONVERGED).w) < 1e-8
+    assert run.steps < 12
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_value_and_gradient_of_one_exponential_are_the_two(family):
+    kind = FAMILIES[family]
+    family = (
+        kind((0, 1)) if family == "logistic" else kind((0, 1, 2)) if family == "softmax" else kind()
+    )
+    if not family.canonical:
+        return
+    z = np.linspace(-40, 40, 30).reshape(-1, 3)
+    z = z if family.outputs > 1 else z.ravel()
+    for found, want in zip(
+        family.potential(z), (family.log_partition(z), family.mean(z)), strict=True
+    ):
+        np.testing.assert_allclose(found, want, rtol=1e-13)

@@ -1,0 +1,65 @@
+"""One strength, and cross-validated ones of many rows, against fits one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
+
+import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
+from proxyprox.sklearn import ProxyGammaRegressor, ProxyLogisticRegression, ProxyPoissonRegressor
+from proxyprox.sklearn.strengths import best_strength
+
+
+def rows(n=900, d=6):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, X @ rng.normal(size=d), rng
+
+
+def test_one_strength_is_its_minimiser():
+    X, z, rng = rows()
+    y = (z + rng.logistic(size=len(z)) > 0).astype(int)
+    model = ProxyLogisticRegression(alpha=1e-3).fit(X, y)
+    same = LogisticRegression(C=1 / (1e-3 * len(y)), tol=1e-10, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-4)
+    assert model.alpha_ == 1e-3
+    assert np.isfinite(model.coef_std_).all()
+
+
+@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson", "gamma"])
+def test_folds_that_share_passes_find_what_fits_one_by_one_do(name):
+    X, z, rng = rows(400, 4)
+    labels = {
+        "linear": z + rng.normal(size=len(z)), "logistic": z + rng.logistic(size=len(z)) > 0,
+        "softmax": np.digitize(z + rng.normal(size=len(z)), [-1, 1]),
+        "poisson": rng.poisson(np.exp(z / 3)), "gamma": rng.gamma(2, np.exp(z / 3)),
+    }  # fmt: skip
+    make = getattr(pp, f"{name}_regression")
+    weights = rng.random(len(z)) + 0.5
+    loss = make(X, labels[name], intercept=True, sample_weight=weights)
+    strengths, folds = [1.0, 1e-1, 1e-2, 1e-4], list(KFold(4).split(X))
+    w, place, curve, _ = best_strength(loss, strengths, folds)
+    np.testing.assert_allclose(w, minimise_exactly(loss.with_l2(strengths[place]), w), atol=1e-4)
+    for strength, found in zip(strengths, curve, strict=True):
+        total = 0.0
+        for train, test in folds:
+            own = loss.rows(train).with_l2(strength)
+            fit = minimise_exactly(own, own.zeros())
+            total += loss.rows(test).value(fit) * weights[test].sum()
+        assert found == pytest.approx(total / weights.sum(), rel=1e-3)
+
+
+def test_many_labels_choose_a_strength():
+    X, z, rng = rows()
+    for kind, y in (
+        (ProxyLogisticRegression, z + rng.logistic(size=len(z)) > 0),
+        (ProxyPoissonRegressor, rng.poisson(np.exp(z / 3))),
+        (ProxyGammaRegressor, rng.gamma(2, np.exp(z / 3))),
+    ):
+        model = kind().fit(X, y)
+        assert len(model.cv_curve_) == 10
+        assert model.cv_curve_[model.n_steps_] == model.cv_curve_.min()
+        assert model.score(X, y) > 0.2
