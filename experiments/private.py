@@ -335,7 +335,11 @@ def fit_ours(task: tuple[dict[str, Any], int, str, float]) -> float:
             model.fit(*split.private)
         else:
             model.fit(*split.private, X, y if method == "ours" else None)
-    return split.loss(np.append(np.ravel(model.coef_), model.intercept_))
+    # Predictions cut entries as the fit did.
+    X, y = split.test
+    found = model.decision_function(X) if family == "logistic" else model.predict(X)
+    z = np.log(found) if family == "poisson" else found
+    return float(split.family.loss(z, y).mean())
 
 
 # -- the comparison -------------------------------------------------------------------------------

@@ -422,7 +422,7 @@ class PrivateGLM(LinearModel):
             damping = max(PRIVATE.damping, PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
             metric = Metric(public.hessian(start), damping)
             reach = mu**2 * self.n_nominal
-            setting = PRIVATE.label_free(metric.degrees_of_freedom / reach, reach)
+            setting = PRIVATE.label_free(metric.degrees_of_freedom / reach)
         else:
             public = choose_strength(public) if self.alpha is None else public
             start = minimise_exactly(public, start, tol=1e-10)
@@ -451,10 +451,10 @@ class PrivateGLM(LinearModel):
         hessian, damping = nothing.hessian(start), PRIVATE.free_damping / math.sqrt(reach)
         metric = Metric(hessian, max(damping, _hidden_damping(nothing, start, 1.0)))
         noise = metric.degrees_of_freedom / reach
-        setting = PRIVATE.label_free(noise, reach, columns, mu)
+        setting = PRIVATE.label_free(noise, columns, mu)
         if self.moments is not None:
             share = check.below_one("moments", self.moments)
-            setting = PRIVATE.blind(share, setting.clip)
+            setting = replace(setting, moments=share)
         clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
         return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
 

@@ -57,9 +57,7 @@ class PrivatePolicy:
         drawn back towards the public one.
     free_releases, blind_releases : int
         Gradients without public labels, and without public rows; the later half of the points is
-        averaged. They are for ``μ²n = usual_reach`` and grow with its fourth root.
-    least_reach, even_releases : float, int
-        Below this ``μ²n`` no second moments are bought; and the gradients without them.
+        averaged.
     free_damping : float
         The damping there, in units of ``1/(μ√n)``.
     blind_moments, most_blind_moments : float
@@ -99,9 +97,6 @@ class PrivatePolicy:
     rise: float = 0.5
     free_releases: int = 12
     blind_releases: int = 20
-    even_releases: int = 100
-    usual_reach: float = 143.0
-    least_reach: float = 50.0
     free_damping: float = 0.17
     blind_moments: float = 1 / 80
     most_blind_moments: float = 0.1
@@ -134,31 +129,23 @@ class PrivatePolicy:
         name, moments = ("same support", 0.0) if same_support else ("robust", self.moments)
         return Setting(name, releases, clip, growth, moments)
 
-    def label_free(self, noise: float, reach: float, columns: int = 0, mu: float = 0.0) -> Setting:
+    def label_free(self, noise: float, columns: int = 0, mu: float = 0.0) -> Setting:
         """Return the setting without public labels, or without public rows.
 
         Parameters
         ----------
         noise : float
             As above.
-        reach : float
-            ``μ²n``.
         columns : int
             Columns of the private rows if there are no public ones, else 0.
         mu : float
             What may be spent.
         """
         clip = float(np.clip(self.clip * noise ** (-1 / 6), 1.0, self.clip_range[1]))
-        more = float(np.clip((reach / self.usual_reach) ** 0.25, 1.0, self.most_releases))
         if not columns:
-            return Setting("no public labels", round(self.free_releases * more), clip)
+            return Setting("no public labels", self.free_releases, clip)
         share = min(self.blind_moments * columns * mu**2, self.most_blind_moments)
-        return self.blind(share if reach >= self.least_reach else 0.0, clip, more)
-
-    def blind(self, share: float, clip: float, more: float = 1.0) -> Setting:
-        """Return the setting without public rows, for a share for second moments."""
-        releases = round(self.blind_releases * more) if share else self.even_releases
-        return Setting("no public rows", releases, clip, moments=share)
+        return Setting("no public rows", self.blind_releases, clip, moments=share)
 
 
 # ‖aaᵀ‖ of a row of length one with ½ beside it for the mean: 1 + ¼.
