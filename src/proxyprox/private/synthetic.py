@@ -1,4 +1,4 @@
-"""Synthetic rows from noisy second moments: a proxy for those who have no public rows.
+"""Synthetic rows from noisy second moments: the proxy if there are no public rows.
 
 One Gaussian release of ``Σ aaᵀ`` over rows ``a = (x, ½)`` with ‖x‖ ≤ 1. A row that is added changes
 it by ``‖aaᵀ‖ = ‖a‖² ≤ 1¼`` in the Frobenius norm, so that noise of ``1¼σ`` on each entry is the
