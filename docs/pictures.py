@@ -56,7 +56,9 @@ def seconds(axes) -> None:
     )
     axis.set(xscale="log", xlabel="CPU seconds to a relative gap of 1e-6, one thread")
     axis.grid(axis="y", alpha=0.3)
-    axis.legend(frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=3)
+    axis.legend(
+        frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=3
+    )
 
 
 def _size(found) -> int:
