@@ -13,7 +13,7 @@ EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests
 # Of other CPUs; all but the first need AVX2.
 KERNELS := Nehalem Haswell Zen
 LOWEST := 'pytest>=8' 'pytest-xdist>=3.6' 'pytest-doctestplus>=1.4' 'hypothesis>=6.100' 'skops>=0.11' 'ppi-python>=0.2.3' 'expecttest>=0.1'
-.PHONY: demo test test_dask test_kernel test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
+.PHONY: demo test test_dask test_kernel test_kernels test_slow test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,10 +30,13 @@ test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on i
 test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
 	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
 
-scheduled: $(VENV)/.dask  ## slow tests, every method with every solver, other BLAS kernels, lowest versions, docs, builds: hours
+scheduled: test_slow test_kernels test_lowest docs build   ## what takes hours, as .github/workflows/scheduled.yml runs it every week
+
+test_slow: $(VENV)/.dask   ## statistics of theorems, random kills, every method with every solver
 	OMP_NUM_THREADS=1 PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(PYTEST) -m slow
+
+test_kernels: $(VENV)/.test   ## as test_kernel, with several CPUs' kernels
 	for kernel in $(KERNELS); do OPENBLAS_CORETYPE=$$kernel OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT) || exit 1; done
-	$(MAKE) test_lowest docs build
 
 test_lowest: $(BIN)/python   ## the tests with the lowest versions that pyproject.toml names, without torch
 	rm -rf $(VENV)/lowest && $(BIN)/python -m venv $(VENV)/lowest && $(PIP) install uv

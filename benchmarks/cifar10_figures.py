@@ -18,7 +18,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 
-from proxyprox_app.report.figures import styles
+from experiments.report.figures import styles
 
 mpl.use("Agg")
 Row = dict[str, Any]

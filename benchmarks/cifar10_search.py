@@ -1,7 +1,7 @@
 """Search for better settings of the CIFAR-10 experiment on one GPU, within a time limit.
 
     PROXYPROX_DATA=... PYTHONPATH=src:. python benchmarks/cifar10_search.py \
-        --minutes 8 --json search.json [--only ema,resample] [--seeds 1] [--passes 5] [--workers 4]
+        --minutes 8 --json search.json [--only ema,paired] [--seeds 1] [--passes 5] [--workers 4]
 
 Runs a list of settings until the time is over and prints a line after each: test accuracy after
 1, 3 and 5 passes (or the nearest points), at the end, and on the validation images if there are
@@ -63,13 +63,6 @@ SETTINGS = [
     ema("ema both aug", proxy_augment=True, augment=True, refresh=20),
     ema("ema aug average", proxy_augment=True, augment=True, average=0.98, refresh=20),
     ema("ema smoothing .1", label_smoothing=0.1, refresh=20),
-    ema("ema resample 100", resample_every=100, refresh=20),
-    ema("ema resample 20", resample_every=20, refresh=20),
-    ema("ema resample 20 aug", resample_every=20, proxy_augment=True, augment=True, refresh=20),
-    ema("ema resample 5 lr.02", resample_every=5, inner_lr=0.02, refresh=20),
-    ema("ema resample 20 momentum", resample_every=20, inner_momentum=0.9, inner_lr=0.005,
-        refresh=20),
-    ema("ema resample 20 average", resample_every=20, average=0.98, refresh=20),
     ema("ema inner lr .02→.002", inner_lr=0.02, inner_lr_end=0.002, refresh=20),
     ema("ema inner 20→5", inner_steps_end=5, refresh=20),
     ema("ema batch 256", batch_size=256, refresh=20),
@@ -78,10 +71,7 @@ SETTINGS = [
     ema("ema eta .1", lr=0.1, refresh=20),
     ema("ema paired", anchor="paired", refresh=20),
     Recipe("plain paired", anchor="paired", refresh=20),
-    Recipe("plain resample 20", resample_every=20, refresh=20),
     ema("ema decay 1e-3", weight_decay=1e-3, refresh=20),
-    ema("ema .05 resample 20", a=0.05, resample_every=20, refresh=20),
-    ema("ema .3 resample 20", a=0.3, resample_every=20, refresh=20),
     Recipe("SGD", "sgd", lr=0.1),
     Recipe("SGD Nesterov", "sgd", lr=0.05, momentum=0.9),
     Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1),

@@ -35,8 +35,8 @@ def grid(name: str, base: Setting, **values: list[Any]) -> list[Setting]:
 def wrong_labels(lr: list[float]) -> list[Setting]:
     mixed, tuned = {"source": "mixed", **ALONE}, {"source": "fine-tuned", **ALONE}
     return [
-        *grid("ours", OURS, lr=lr, way=["mixed", "fine-tuned", "corrected"]),
-        *grid("ours, confusion", {"forward": True, **OURS}, lr=lr, way=["mixed", "fine-tuned"]),
+        *grid("ours", OURS, lr=lr, corrected=[False, True]),
+        *grid("ours, confusion", {"forward": True, **OURS}, lr=lr),
         *grid("clean alone", ALONE, lr=lr),
         *grid("noisy alone", {"source": "proxy", **ALONE}, lr=lr),
         *grid("fine-tuned", tuned, lr=lr, pretrain=[0.8], tune_lr=[2e-4, 1e-3]),
@@ -49,12 +49,12 @@ def subset(lr: list[float]) -> list[Setting]:
     by_hand, more = {**ALONE, "optimizer": "interleaved"}, {"inner_steps": 16, "target_weight": 6.0}
     long = {"config": {"passes": 25}, "seeds": 1}
     return [
-        *grid("ProxyAdamW", {**OURS, **long}, lr=lr, way=["mixed"]),
+        *grid("ProxyAdamW", {**OURS, **long}, lr=lr),
         *grid("interleaved", {**by_hand, **long}, lr=lr, interleave=[5]),
         *grid("AdamW", {**ALONE, **long}, lr=lr),
         *grid("interleaved", by_hand, lr=lr, interleave=[5]),
-        *grid("ProxyAdamW", OURS, lr=lr, way=["mixed", "corrected"]),
-        *grid("ProxyAdamW, 16 batches", {**OURS, **more}, lr=lr, way=["mixed"]),
+        *grid("ProxyAdamW", OURS, lr=lr, corrected=[False, True]),
+        *grid("ProxyAdamW, 16 batches", {**OURS, **more}, lr=lr),
         *grid("AdamW", ALONE, lr=lr),
     ]
 

@@ -51,13 +51,10 @@ label = "bought"
 [proxy]
 kind = "subsample"
 fraction = 0.5
-[method]
-batch_size = 16
 [run]
+batch_size = 16
 target_gradients = 24
-tuning_gradients = 6
-seeds = 2
-compare = ["sgd"]
+seeds = 1
 """
 
 # -- what is run -----------------------------------------------------------------------------------
@@ -134,7 +131,7 @@ def command(*arguments: str | int | Path) -> None:
 def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
     """Run a program; drawing takes longer than all the runs."""
     from experiments import figures as print_figures
-    from proxyprox_app.report import figures
+    from experiments.report import figures
 
     print_figures.save_figures = lambda *_, **__: []
     figures.plot_svg = figures.glyph = lambda *_: ""
@@ -240,7 +237,8 @@ def outcome(folder: Path) -> dict[str, Any]:
     if (folder / "audit.json").exists():
         audited = json.loads((folder / "audit.json").read_text())
         # The rest depends on times that are measured.
-        found["audit.json"] = [audited[k] for k in ("delta", "H", "mu", "sigma2", "B", "epsilon")]
+        names = ("delta", "H", "sigma2", "epsilon", "verdict")
+        found["audit.json"] = [audited.get(name) for name in names]
     return found
 
 
@@ -350,7 +348,7 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    modules = ["proxyprox_app.cli.run", "proxyprox_app.report.page", "proxyprox_app.study.problem"]
+    modules = ["proxyprox_app.cli.run", "experiments.report.page", "proxyprox_app.study.problem"]
     if {"mushrooms", "workers"} & set(names):
         modules.append("experiments.mushrooms")
     for module in modules:

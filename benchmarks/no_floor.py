@@ -26,7 +26,7 @@ from scipy.optimize import minimize as scipy_minimize
 import proxyprox as pp
 from experiments import datasets
 from experiments.records import write_record
-from proxyprox_app.report.figures import styles
+from experiments.report.figures import styles
 
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)

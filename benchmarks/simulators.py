@@ -25,11 +25,12 @@ from experiments import calibration
 from experiments.records import write_record
 
 LIMIT = 200
+LARGE = 3
 MEASURES = ["src/proxyprox/methods/mapping.py", "src/proxyprox/problems/least_squares.py"]
 LEVELS = (1e-2, 1e-4, 1e-6)
 SCIPY = ("lm w0", "lm ĉ", "trf w0", "trf ĉ")
 
-# Far behind wherever they were looked at: two seeds are enough.
+# Far behind wherever they were looked at: by --slow.
 SLOW = ("consistent", "COBYQA ĉ", "ours, values", "BFGS w0", "BFGS ĉ")
 
 
@@ -149,11 +150,11 @@ def calls_to(losses: list[float], level: float) -> float:
     return next((n for n, loss in enumerate(losses, 1) if loss <= level), math.inf)
 
 
-def measure(system: Any, seed: int) -> dict[str, Any]:
+def measure(system: Any, seed: int, *, slow: bool) -> dict[str, Any]:
     """Return the calls of all methods on one fit."""
     fit, paths, ends = system.fit(seed), {}, {}
     for name, work in attempts(fit).items():
-        if seed >= 2 and name in SLOW:
+        if not slow and name in SLOW:
             continue
         counted, begun = Counted(fit.fine), time.process_time()
         try:
@@ -182,6 +183,8 @@ def _best_path(paths: dict[str, list[float]], least: float) -> list[float]:
 
 
 def text_of(calls: list[float]) -> str:
+    if not calls:
+        return ""
     middle = median(calls)
     return "–" if math.isinf(middle) else f"{middle:g}"
 
@@ -198,6 +201,9 @@ def report(rows: list[dict[str, Any]]) -> str:
         "BFGS",
         "ours, values",
     ]
+    # A column for each method that was run.
+    run = {*rows[0]["calls"], "SciPy", *(["BFGS"] if "BFGS w0" in rows[0]["calls"] else [])}
+    names = [name for name in names if name in run]
     lines = []
     for level, title in enumerate(("1 %", "1e-4", "1e-6")):
         lines += [f"\n## Fine calls to {title} above the least loss\n"]
@@ -229,31 +235,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--name", default="calls.json")
+    parser.add_argument("--slow", action="store_true", help="methods of values alone, too")
     parser.add_argument("--only", nargs="*", default=None)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     given.output.mkdir(parents=True, exist_ok=True)
     rows = []
-    for system in [*calibration.faithful(), *calibration.misleading(), calibration.chaotic()]:
-        if given.only and system.name not in given.only:
-            continue
-        # The two large ones are slow: fewer seeds.
-        for seed in range(min(given.seeds, 3) if len(system.truth) >= 20 else given.seeds):
-            rows.append(measure(system, seed))
-            print(rows[-1]["problem"], seed, rows[-1]["calls"], flush=True)
-            write_record(given.output / "calls.json", rows, measures=MEASURES)
-    (given.output / "report.md").write_text(HEAD + report(rows), encoding="utf-8")
+    systems = [*calibration.faithful(), *calibration.misleading(), calibration.chaotic()]
+    chosen = [system for system in systems if not given.only or system.name in given.only]
+    for seed in range(given.seeds):
+        for system in chosen:
+            # The two large ones are slow: fewer seeds.
+            if len(system.truth) >= 20 and seed >= LARGE:
+                continue
+            rows.append(measure(system, seed, slow=given.slow))
+            print(system.name, seed, rows[-1]["calls"], flush=True)
+            write_record(given.output / given.name, rows, measures=MEASURES)
+            (given.output / given.name).with_suffix(".md").write_text(
+                HEAD + report(rows), encoding="utf-8"
+            )
 
 
 HEAD = """# Fits of simulators: calls of the fine model
 
-`python benchmarks/simulators.py --output docs/results/simulators --seeds 5`
-([records](calls.json)). Medians over the seeds: five; three of heat and truss; two for the methods
-of values alone and for "consistent". ĉ is the coarse model's minimum, which costs no fine call.
-SciPy is the better one of `least_squares` (lm, trf) from w0 and from ĉ, seed by seed; BFGS
-likewise. – is more than 200 calls. "consistent" is a trust region on the coarse loss made right to
-first order by differences (AMMO, TRMM), by hand; the prototype is thirty lines of manifold mapping
-from ĉ.
+`python benchmarks/simulators.py --output docs/results/simulators`: medians over the seeds. ĉ is the
+coarse model's minimum, which costs no fine call. SciPy is the better one of `least_squares` (lm,
+trf) from w0 and from ĉ, seed by seed; BFGS likewise. – is more than 200 calls. "consistent" is a
+trust region on the coarse loss made right to first order by differences (AMMO, TRMM), by hand; the
+prototype is thirty lines of manifold mapping from ĉ, which have no end of their own.
 """
 
 if __name__ == "__main__":

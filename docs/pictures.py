@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -113,6 +114,39 @@ def rounds(axes) -> None:
         axis.set_axisbelow(True)
         axis.set_yticklabels(list(methods)[::-1] if axis in axes[::2] else [])
         axis.set_xlabel("rounds to L − L* ≤ 1e-6" if axis in axes[2:] else "")
+
+
+def fine_calls(axes) -> None:
+    """Show the recorded calls of fine models to 1 % and 1e-4 above the least loss, a line a fit."""
+    record = Path(__file__).parent / "results" / "simulators" / "calls.json"
+    rows = json.loads(record.read_text(encoding="utf-8"))
+    methods = {"SciPy, better start": RIVAL, "DFO-LS": GREY, "proxyprox, the default": OURS}
+    ends = ("lm w0", "lm ĉ", "trf w0", "trf ĉ"), ("DFO-LS ĉ",), ("ours",)
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    for axis, (level, title) in zip(axes, enumerate(("to 1 %", "to 1e-4")), strict=True):
+        for (method, colour), names in zip(methods.items(), ends, strict=True):
+            for place, problem in enumerate(reversed(problems)):
+                calls = [
+                    min(row["calls"][name][level] or math.inf for name in names)
+                    for row in rows
+                    if row["problem"] == problem and names[0] in row["calls"]
+                ]
+                middle = float(np.median(calls)) if calls else math.inf
+                spent = not math.isfinite(middle)
+                face = "white" if spent else colour
+                axis.plot(
+                    200 if spent else middle, place, "o", color=colour, mfc=face, ms=6,
+                    label=method if place == 0 else None,
+                )  # fmt: skip
+        axis.set(xscale="log", xlim=(2, 240), yticks=range(len(problems)))
+        axis.set_xlabel(f"calls of the fine model {title}")
+        axis.set_xticks([3, 10, 30, 100, 200], [3, 10, 30, 100, ">200"])
+        axis.minorticks_off()
+        axis.grid(color="#E5E5E5", lw=0.7)
+        axis.set_axisbelow(True)
+        axis.set_yticklabels(problems[::-1] if axis is axes[0] else [])
+    labels = axes[0].get_legend_handles_labels()
+    axes[0].figure.legend(*labels, loc="outside upper center", ncols=3, frameon=False)
 
 
 def subproblem(axes) -> None:
@@ -300,6 +334,7 @@ def noise(axes) -> None:
 
 
 PICTURES = {
+    "fine_calls": (fine_calls, (8.2, 4.6), (1, 2)),
     "rounds": (rounds, (9, 4.7), (2, 2)),
     "seconds": (seconds, (8.6, 4.6), (1, 1)),
     "subproblem": (subproblem, (9.2, 3.9), (1, 2)),

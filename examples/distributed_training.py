@@ -35,7 +35,8 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-from proxyprox.torch import EMA, CollectiveBytes, ImplicitStep, Proxy, ProxyAdamW, ProxyProx
+from collective_bytes import CollectiveBytes
+from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyAdamW, ProxyProx
 
 BATCH = 64
 

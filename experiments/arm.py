@@ -21,6 +21,7 @@ import numpy as np
 import typer
 
 import proxyprox as pp
+from experiments.report.summary import write_json
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly
@@ -39,7 +40,6 @@ from proxyprox.simulation import (
     tune,
 )
 from proxyprox_app.cli.console import say, stderr, stdout
-from proxyprox_app.report.summary import write_json
 
 Array = Any
 
@@ -196,6 +196,16 @@ def simulator() -> SimulatorProxy:
 
 
 @cache
+def randomised(own: SimulatorProxy, draws: int = 6) -> pp.problems.MixedProxy:
+    """Return the mean of a simulator over random parameters."""
+    rng = np.random.default_rng(0)
+    values = [
+        {name: float(rng.uniform(*pair)) for name, pair in RANGES.items()} for _ in range(draws)
+    ]
+    parts = [own.with_system(own.system.with_parameters(one)) for one in values]
+    return pp.problems.MixedProxy(parts, [1 / draws] * draws)
+
+
 def zero_shot() -> Array:
     """Return the simulator's best policy, where every method starts."""
     return simulator().minimum()
@@ -314,7 +324,7 @@ def run_job(job: Job) -> list[dict[str, Any]]:
     if job.method == "optimum":
         return [{**record, "curve": [(0, arm.optimum())]}]
     if job.method == "randomised":
-        w = minimise_exactly(simulator().randomised(RANGES, draws=6), zero_shot(), relative=1e-3)
+        w = minimise_exactly(randomised(simulator()), zero_shot(), relative=1e-3)
         return [{**record, "curve": [(0, arm.cost(w))]}]
     if job.method == "CMA-ES":
         return [{**record, "curve": run_cma(arm, job.setting, 64 if job.tiny else MANY)}]

@@ -14,6 +14,7 @@ import numpy as np
 import typer
 
 import proxyprox as pp
+from experiments.report.summary import write_json
 from experiments.shared import guarded, start
 from proxyprox._util.extras import require
 from proxyprox.simulation import (
@@ -32,7 +33,6 @@ from proxyprox.simulation import (
     tune,
 )
 from proxyprox_app.cli.console import say, stdout
-from proxyprox_app.report.summary import write_json
 
 Array = Any
 HORIZON = 60

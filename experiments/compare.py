@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from experiments.report.summary import Point
 from experiments.runs import Records
 from proxyprox import Budget, Problem, Status, __version__, minimize
 from proxyprox._util.arrays import Vector
@@ -32,7 +33,6 @@ from proxyprox._util.signals import critical, ending_signals
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.oracle import Step
 from proxyprox.stepsizes import as_step_size
-from proxyprox_app.report.summary import Point
 
 ERM = "ERM on the rows seen"
 """The baseline without a proxy: fit the rows bought so far."""

@@ -18,11 +18,11 @@ from experiments.compare import (
     Outcome,
     compare,
 )
+from experiments.report import page, summary
+from experiments.report.summary import Row, last_rows, summarise, write_json
 from proxyprox._util.arrays import core_count
 from proxyprox_app.cli import console
 from proxyprox_app.cli.console import plain, say
-from proxyprox_app.report import page, summary
-from proxyprox_app.report.summary import Row, last_rows, summarise, write_json
 
 LEGEND = (
     "target, proxy: gradients spent of each; above opt.: the loss above its minimum; on eta: "
@@ -139,7 +139,7 @@ def tell_report(screen: Console, found: Mapping[str, Any]) -> None:
 
 
 def print_panels(screen: Console, found: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table for each panel, as :func:`proxyprox_app.report.summary.panels` returns them."""
+    """Print a table for each panel, as :func:`experiments.report.summary.panels` returns them."""
     for panel in found:
         methods, level, name = panel["methods"], panel["level"], str(panel["panel"])
         reach = "" if level is None else f"; target and proxy gradients to reach {level:.1e}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
-from proxyprox_app.study.tables import COMPRESSIONS, parse_svmlight, read_bytes
+from proxyprox_app.study.tables import COMPRESSIONS, read_bytes
 
 # Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it.
 BASE_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -295,3 +296,21 @@ def _read(
         if X.shape[0] != entry.rows:
             raise ValueError(f"it has {X.shape[0]:,} rows, expected {entry.rows:,}")
     return Dataset(X, y, name, int(X.shape[1]), source)
+
+
+def parse_svmlight(
+    text: bytes, n_features: int | None = None, zero_based: bool | str = "auto"
+) -> tuple[Any, Any]:
+    """Return svmlight text as a CSR matrix and its labels."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
+    except (ValueError, OverflowError, IndexError) as error:
+        fault = f"not LIBSVM text, 'label index:value …' on each line ({error})"
+        raise ValueError(fault) from error
+    if 0 in X.shape:
+        raise ValueError("it is empty: no row with a feature in it")
+    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
+        raise ValueError("it holds a value that is not finite")
+    return X, y

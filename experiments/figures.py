@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.files import atomic_output
-from proxyprox._util.text import printable
-from proxyprox_app.report.figures import (
+from experiments.report.figures import (
     COSTS,
     column,
     draw_curves,
@@ -21,6 +19,8 @@ from proxyprox_app.report.figures import (
     in_order,
     styles,
 )
+from proxyprox._util.files import atomic_output
+from proxyprox._util.text import printable
 
 _ACROSS = 4
 """Panels side by side; more of them continue in the next line."""
@@ -39,7 +39,7 @@ def draw_panels(
     Parameters
     ----------
     rows : sequence of mappings
-        Rows of :func:`proxyprox_app.report.summary.summarise`.
+        Rows of :func:`experiments.report.summary.summarise`.
     metric, x : str
         What goes on the y axis (its median, q25 and q75) and on the x axis.
     log_x : bool

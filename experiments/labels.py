@@ -28,6 +28,8 @@ from experiments import datasets as libsvm
 from experiments.compare import Curve, Job
 from experiments.comparison import run_experiment
 from experiments.figures import save_figures
+from experiments.report.page import write_report
+from experiments.report.summary import Point, Row, summarise, write_json
 from experiments.shared import (
     Experiment,
     Json,
@@ -50,8 +52,6 @@ from proxyprox import (
 from proxyprox._util.validation import message, whole
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox_app.cli.console import command_line, emit, output_folder, plain, say, stdout
-from proxyprox_app.report.page import write_report
-from proxyprox_app.report.summary import Point, Row, summarise, write_json
 
 OURS = "ProxyLogisticRegression"
 BASELINE = "LogisticRegressionCV"

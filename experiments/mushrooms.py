@@ -27,6 +27,7 @@ from experiments.compare import (
     evaluation_points,
     run_candidate,
 )
+from experiments.report.summary import Point
 from experiments.shared import (
     Experiment,
     Json,
@@ -41,7 +42,6 @@ from experiments.shared import (
 )
 from proxyprox._util.validation import fraction, message, positive, whole
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox_app.report.summary import Point
 
 EXACT = 1e-8
 """‖∇φ_k‖ to which an "exact" subproblem is solved."""

@@ -33,6 +33,9 @@ from experiments.compare import Curve, Job
 from experiments.comparison import run_experiment
 from experiments.figures import save_figure, save_figures
 from experiments.labels import differences, print_differences
+from experiments.report.figures import in_order, styles
+from experiments.report.page import write_report
+from experiments.report.summary import Point, Row, summarise, write_json
 from experiments.shared import (
     Experiment,
     Json,
@@ -50,9 +53,6 @@ from proxyprox._util.validation import message, whole
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.sklearn import ProxyLogisticRegression
 from proxyprox_app.cli.console import command_line, emit, output_folder, say, stdout
-from proxyprox_app.report.figures import in_order, styles
-from proxyprox_app.report.page import write_report
-from proxyprox_app.report.summary import Point, Row, summarise, write_json
 
 Array = Any
 

@@ -16,6 +16,7 @@ import numpy as np
 import typer
 
 from experiments import datasets
+from experiments.report.summary import machine, write_json
 from experiments.runs import Records, read_records
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
@@ -30,7 +31,6 @@ from proxyprox.private.estimators import PrivateGLM, choose_strength
 from proxyprox.problems.families import Family, Linear, Logistic, Poisson
 from proxyprox.problems.glm import GLM
 from proxyprox_app.cli.console import say, stdout
-from proxyprox_app.report.summary import machine, write_json
 
 Array = Any
 

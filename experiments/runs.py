@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from experiments.report.summary import flat
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.journal import Event, Journal
 from proxyprox._util.signals import critical
-from proxyprox_app.report.summary import flat
 
 Point: TypeAlias = dict[str, Any]
 

@@ -12,24 +12,26 @@ import typer
 from experiments import figures
 from experiments.compare import Experiment
 from experiments.comparison import present, run_experiment, write_results
+from experiments.report.summary import summarise
 from proxyprox._util.signals import ending_signals
 from proxyprox_app.cli.console import (
     Json,
     Output,
     Seeds,
-    Workers,
     command_line,
     guarded,
     help_of,
     output_folder,
 )
-from proxyprox_app.report.summary import summarise
 
 __all__ = [
     "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",
     "listed", "run_and_report", "start",
 ]  # fmt: skip
 
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
+]
 NoDownload = Annotated[bool, typer.Option("--no-download", help="Never use the network.")]
 
 T = TypeVar("T")

@@ -41,7 +41,7 @@ LAYERS = [
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
-    ["proxyprox_app.report"],
+    ["proxyprox_app.page"],
     ["proxyprox_app.study"],
     ["proxyprox_app.cli"],
     ["__main__"],
@@ -56,7 +56,7 @@ SLOW = {
     "numpy", "scipy", "scipy.sparse", "scipy.special", "scipy.linalg", "scipy.optimize",
     "scipy.stats", "scipy.spatial", "sklearn", "array_api_compat", "threadpoolctl", "torch",
     "matplotlib", "jinja2", "pandas", "pyarrow", "rich", "typer", "pydantic", "asyncio",
-    "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.report.page",
+    "proxyprox._public", "proxyprox.diagnostics.audit", "proxyprox_app.page",
     "proxyprox.sklearn", "experiments.compare", "dask", "distributed", "skrub", "skops",
     "openpyxl",
 }  # fmt: skip
@@ -298,7 +298,7 @@ ALONE = {
     ),
     "app": (
         [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2", "pydantic"],
-        "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.report.page\n"
+        "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.page\n"
         "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.demo",
     ),
 }

@@ -232,6 +232,7 @@ TAKEN = {
     "softmax_regression.y": {"None"},  # then classes are needed, which the error names
     "Parameter.upper": {"huge"},
     "LabelBudget.path": {"text"},
+    "Budget.proxies": {"dict"},
     "LabelBudget.about": {"dict"},
     "PrivacyBudget.path": {"text"},
     "RolloutObjective.journal": {"text"},

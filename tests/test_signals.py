@@ -225,6 +225,7 @@ SETUPS = "plain,seldom,safeguard,run"
 
 
 @posix
+@pytest.mark.slow
 def test_runs_killed_at_random_moments_go_on_bit_for_bit():
     script = ROOT.parents[1] / "benchmarks" / "kills.py"
     if not script.exists():

@@ -10,7 +10,6 @@ from proxyprox._util.validation import below_one, fraction, message, nonnegative
 
 OPTIMIZERS = ("proxyprox", "proxyadamw", "interleaved", "sgd", "adamw")
 SOURCES = ("target", "proxy", "fine-tuned", "mixed")
-INNER = ("implicit", "adam")
 NOISES = ("pair", "uniform")
 CORRECTIONS = ("plain", "ema", "mean")
 SCHEDULES = ("cosine", "linear", "constant")
@@ -29,12 +28,12 @@ class Recipe:
         batches of ``source``; ``"interleaved"``, after each target batch ``interleave`` proxy
         batches, each a step of one AdamW (of SGD if there is a momentum).
     lr : float
-        η, or the learning rate of Adam inside ProxyProx and of the others; annealed by
+        η of ProxyProx, or the learning rate of the others; annealed by
         ``schedule``.
     momentum : float
         Nesterov momentum of SGD.
     betas : pair of float
-        Of AdamW, alone or inside ProxyProx.
+        Of AdamW.
     weight_decay : float
         Decoupled for AdamW and ProxyProx, coupled for SGD.
     batch_size : int
@@ -72,15 +71,11 @@ class Recipe:
         running ones.
     correction, a, correction_weight
         The correction ("plain", "ema", "mean"), its parameter and its weight.
-    way, target_weight
-        The way of ProxyAdamW, and how often it counts the target's gradient in the mixed one.
-    inner : str
-        ``"implicit"``: implicit steps on the subproblem; ``"adam"``: AdamW with kept moments, of
-        learning rate ``lr``, without a proximal term.
+    corrected, target_weight
+        Whether ProxyAdamW corrects its proxy steps, and how often it counts the target's gradient.
     inner_steps, inner_lr, inner_momentum
-        The inner solve; ``inner_steps`` are also the proxy steps of ProxyAdamW. ``inner_lr`` and
-        ``inner_momentum`` are not Adam's; with momentum the solve is SGD on ∇φ, without it the
-        implicit step.
+        The inner solve: SGD on ∇φ with momentum, the implicit step without it; ``inner_steps`` are
+        also the proxy steps of ProxyAdamW.
     inner_steps_end, inner_lr_end : optional
         Values of the two at the end of the run; between, they change linearly.
     anchor : str
@@ -90,8 +85,6 @@ class Recipe:
         faster, but a bias that grows with BatchNorm.
     proxy_size : int
         Images of the proxy, unless :attr:`Config.clean` makes it all others.
-    resample_every : int
-        Outer steps after which the proxy is drawn anew from the training images; 0 for never.
     proxy_mode : str
         BatchNorm during proxy passes, as the optimiser's.
     seeds : int, optional
@@ -122,9 +115,8 @@ class Recipe:
     correction: str = "plain"
     a: float = 0.1
     correction_weight: float = 1.0
-    way: str = "mixed"
+    corrected: bool = False
     target_weight: float = 3.0
-    inner: str = "implicit"
     inner_steps: int = 20
     inner_lr: float = 0.01
     inner_momentum: float = 0.0
@@ -133,7 +125,6 @@ class Recipe:
     anchor: str = "full"
     anchor_batch: int | None = None
     proxy_size: int = 2560
-    resample_every: int = 0
     proxy_mode: str = "frozen"
     seeds: int | None = None
 
@@ -142,7 +133,6 @@ class Recipe:
         for field, choices in (
             ("optimizer", OPTIMIZERS),
             ("source", SOURCES),
-            ("inner", INNER),
             ("correction", CORRECTIONS),
             ("schedule", SCHEDULES),
         ):
@@ -156,8 +146,7 @@ class Recipe:
         object.__setattr__(self, "betas", tuple(self.betas))
         for field in ("batch_size", "inner_steps", "proxy_size", "interleave"):
             whole(field, getattr(self, field))
-        for field in ("resample_every", "refresh"):
-            whole(field, getattr(self, field), least=0)
+        whole("refresh", self.refresh, least=0)
         if self.seeds is not None:
             whole("seeds", self.seeds)
         positive("lr", self.lr)
@@ -225,7 +214,7 @@ BEYOND = (
     ),
     Recipe("AdamW, interleaved", "interleaved", **_ADAM),
     Recipe("ProxyAdamW, mixed", "proxyadamw", **_OURS),
-    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", corrected=True, **_OURS),
 )
 """With augmentation, label smoothing and averaged weights: the best found of each for 5 passes."""
 
@@ -235,9 +224,8 @@ WRONG_LABELS = (
     Recipe("fine-tuned", "adamw", source="fine-tuned", tune_lr=5e-4, **_ADAM),
     Recipe("mixed", "adamw", source="mixed", **_ADAM),
     Recipe("mixed, forward correction", "adamw", source="mixed", forward=True, **_ADAM),
-    Recipe("ProxyAdamW, mixed", "proxyadamw", way="mixed", **_OURS),
-    Recipe("ProxyAdamW, fine-tuned", "proxyadamw", way="fine-tuned", **_OURS),
-    Recipe("ProxyAdamW, corrected", "proxyadamw", way="corrected", **_OURS),
+    Recipe("ProxyAdamW, mixed", "proxyadamw", **_OURS),
+    Recipe("ProxyAdamW, corrected", "proxyadamw", corrected=True, **_OURS),
 )
 """Competitors where few images have right labels and many have wrong ones."""
 

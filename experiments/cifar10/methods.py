@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
@@ -18,10 +17,7 @@ from experiments.cifar10.model import Network, half_precision
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import CapturedGradient, GraphedProxy, Plans
 from proxyprox.corrections import Correction
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx
-
-# Points at which a schedule is averaged.
-MANY = 1000
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, ProxyAdamW, ProxyProx, Way
 
 
 @dataclass(frozen=True)
@@ -331,14 +327,10 @@ class Proximal(Method):
             inner = functools.partial(
                 torch.optim.SGD, lr=recipe.inner_lr, momentum=recipe.inner_momentum
             )
-        self.adam: Any = None
         options: dict[str, Any] = {
             "lr": recipe.lr, "weight_decay": recipe.weight_decay, "decoupled_weight_decay": True,
             "correction_weight": recipe.correction_weight, "inner": inner,
         }  # fmt: skip
-        if recipe.inner == "adam":
-            adam = {"lr": math.inf, "weight_decay": 0.0, "keep_inner_state": True}
-            options.update(inner=self._make_adam, **adam)
         return ProxyProx(
             parts.params,
             proxy=self.graphed_proxy(),
@@ -352,10 +344,7 @@ class Proximal(Method):
         )
 
     def step(self, k: int, *, measured: bool) -> None:
-        """Take an outer step, maybe with another proxy."""
-        every = self.recipe.resample_every
-        if every and k and k % every == 0:
-            self._resample()
+        """Take an outer step."""
         free = self.recipe.needs_full_pass or self.parts.config.clean is None
         self.optimizer.measure_residual = measured and free and self.recipe.anchor != "first"
         self.gradient.backward(self.plans["target"].next())
@@ -369,24 +358,10 @@ class Proximal(Method):
         residual = record.residual if known else None
         return {"residual": residual, "theta": self.optimizer.correction_weight}
 
-    @property
-    def paced(self) -> Any:
-        """Adam inside, if it takes the steps."""
-        return self.adam or self.optimizer
-
-    def _make_adam(self, groups: Any) -> Any:
-        self.adam = self.parts.adamw(groups)
-        return self.adam
-
     def _between(self, begin: float, end: float | None) -> Callable[[int], float]:
         last = begin if end is None else end
         total = self.parts.total
         return lambda k: begin + (last - begin) * min(1.0, k / max(1, total - 1))
-
-    def _resample(self) -> None:
-        new = self.optimizer.proxy.on(self.parts.task.subset())
-        self.optimizer.swap_proxy(new)
-        self.plans["proxy"] = new.plans
 
 
 class AdamWithProxy(Method):
@@ -394,28 +369,20 @@ class AdamWithProxy(Method):
 
     @staticmethod
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
-        """Return the images of a step; of fine-tuning, the mean over the schedule."""
-        steps: float = recipe.inner_steps + (recipe.way == "corrected")
-        if recipe.way == "fine-tuned":
-            rates = np.array([schedule(recipe, k, MANY) for k in range(MANY)])
-            shares = rates / np.maximum.accumulate(rates)
-            steps = np.round(recipe.inner_steps * np.maximum(0.0, 2 * shares - 1)).mean()
-        elif recipe.way == "target alone":
-            steps = 0
-        return recipe.batch_size + steps * recipe.inner_batch
+        """Return the images of a step."""
+        return recipe.batch_size + (recipe.inner_steps + recipe.corrected) * recipe.inner_batch
 
     def make_optimizer(self) -> Any:
         """Return ProxyAdamW with everything that the recipe says."""
         parts, recipe = self.parts, self.recipe
+        theta = recipe.correction_weight if recipe.corrected else 0.0
         return ProxyAdamW(
             parts.params,
             recipe.lr,
             proxy=self.graphed_proxy(),
-            way=recipe.way,
-            proxy_steps=recipe.inner_steps,
-            target_weight=recipe.target_weight,
-            correction_weight=recipe.correction_weight,
-            averaging=recipe.a,
+            way=Way(
+                recipe.inner_steps, weight=recipe.target_weight, theta=theta, averaging=recipe.a
+            ),
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,

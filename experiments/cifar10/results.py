@@ -10,10 +10,10 @@ from typing import Any
 
 from experiments.cifar10.config import Config
 from experiments.figures import save_figure
+from experiments.report.figures import in_order, styles
+from experiments.report.page import write_report
+from experiments.report.summary import Point, Row, last_rows, summarise, write_json
 from proxyprox._util.extras import require
-from proxyprox_app.report.figures import in_order, styles
-from proxyprox_app.report.page import write_report
-from proxyprox_app.report.summary import Point, Row, last_rows, summarise, write_json
 
 METRICS = {
     "train_loss": ("train loss", True),

@@ -15,9 +15,9 @@ from experiments.cifar10.model import Network
 from experiments.cifar10.results import publish
 from experiments.cifar10.training import Training
 from experiments.cuda_graphs import DeviceImages
+from experiments.report.summary import Point
 from experiments.runs import Records
 from proxyprox._util.signals import ending_signals
-from proxyprox_app.report.summary import Point
 
 
 def run(

@@ -15,9 +15,9 @@ from experiments.cifar10.methods import METHODS, Parts
 from experiments.cifar10.model import Network, WeightAverage, evaluate
 from experiments.cifar10.task import Task
 from experiments.cuda_graphs import DeviceImages
+from experiments.report.summary import Point
 from proxyprox._util.files import atomic_output
 from proxyprox._util.signals import critical, ending_signals
-from proxyprox_app.report.summary import Point
 
 SAVE_SECONDS = 60.0
 

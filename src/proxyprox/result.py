@@ -12,7 +12,7 @@ import numpy as np
 
 from proxyprox._util import extras
 from proxyprox._util.arrays import Vector
-from proxyprox._util.validation import count_words, positive, whole
+from proxyprox._util.validation import count_words, instance, positive, whole
 
 __all__ = ["Budget", "Ledger", "Result", "Status", "StepRecord", "Trace"]
 
@@ -110,6 +110,8 @@ class Budget:
     def __post_init__(self) -> None:
         """Check that there is a limit, and that each is positive."""
         limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        allowed = 'limits by name, such as {"coarse.proxy_gradients": 500}'
+        instance("Budget.proxies", limits.get("proxies", {}), Mapping, allowed)
         limits |= limits.pop("proxies", {})
         if not limits:
             raise ValueError(f"Budget must limit something: give one of {', '.join(vars(self))}.")

@@ -87,6 +87,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system knows no kill -9")
+@pytest.mark.slow
 def test_killed_at_random_points_and_resumed_bit_for_bit(tmp_path):
     source = os.path.dirname(os.path.dirname(pp.__file__))
     ran = subprocess.run(

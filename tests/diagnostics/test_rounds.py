@@ -15,7 +15,7 @@ from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.plan import plan
 from proxyprox.diagnostics.report import RoundAudit, Verdict
 from proxyprox.problems import ScaledProxy
-from proxyprox_app.report.page import audit_values
+from proxyprox_app.cli.audit import audit_values
 
 EPSILON = 1e-6
 RNG = np.random.default_rng(0)

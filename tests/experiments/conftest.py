@@ -21,7 +21,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
     monkeypatch.setattr("experiments.figures.save_figures", lambda *_, **__: [])
     for name in ("plot_svg", "glyph"):
-        monkeypatch.setattr(f"proxyprox_app.report.figures.{name}", lambda *_: "")
+        monkeypatch.setattr(f"experiments.report.figures.{name}", lambda *_: "")
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from experiments.report.summary import machine, versions, without_home
 from experiments.runs import Records, RecordsError, read_records
-from proxyprox_app.report.summary import machine, versions, without_home
 
 NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
 

@@ -170,6 +170,9 @@ def test_functions_with_and_without_a_sampler():
     assert exact.sample(np.random.default_rng(0)) is None
     assert exact.everything() is None
     np.testing.assert_array_equal(exact.gradient(np.ones(2), None), [2.0, 2.0])
+    assert exact.value_and_gradient is None
+    both = FunctionObjective(gradient, value_and_gradient=lambda w: (3.0, w))
+    assert both.value_and_gradient(np.ones(2))[0] == 3.0
     options = {"sample": lambda rng: rng.normal(size=2), "repeatable": False}
     sampled = FunctionObjective(lambda w, batch: w + batch, **options)
     drawn = sampled.sample(np.random.default_rng(4))

@@ -77,15 +77,6 @@ def test_intervals_cover_about_as_often_as_they_say():
     assert np.mean(hits) > 0.7
 
 
-def test_randomised_simulators_are_the_mean_of_their_parts(world):
-    mixed = world.proxy.randomised({"force": (0.5, 1.0)}, draws=3, seed=1)
-    rng = np.random.default_rng(1)
-    parts = [world.proxy.with_system(cart(force=rng.uniform(0.5, 1.0))) for _ in range(3)]
-    assert mixed.value(W) == pytest.approx(np.mean([part.value(W) for part in parts]))
-    mean = np.mean([part.gradient(W) for part in parts], axis=0)
-    np.testing.assert_allclose(mixed.gradient(W), mean)
-
-
 SCRIPT = """
 import os, sys
 from pathlib import Path
@@ -315,3 +306,64 @@ def test_arguments_that_cannot_work_are_named(world, make, word):
     with pytest.raises((TypeError, ValueError, RolloutError), match=word):
         make(world)
     assert world.robot.count == 0
+
+
+# -- limits, trials and standing still -----------------------------------------------------------
+
+
+def test_answers_are_held_to_the_limits():
+    world = World(limits=Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
+    target, batch = world.target(), np.array([1, 2])
+    request, other = target.requests(W, batch)
+    answer = world.robot(request)
+    strong = replace(answer, actions=answer.actions + 9.0)
+    with pytest.raises(RolloutError, match="actions"):
+        target.record(request, strong)
+    # The robot went on where it should have stopped: what follows is charged at its worst.
+    states = answer.states.copy()
+    states[5:] = 2.0
+    target.record(request, replace(answer, states=states, observations=None))
+    found = target.trajectories()[0]
+    assert (len(found.actions), bool(found.aborted)) == (5, True)
+    # A glitch whose cost is infinite ends the rollout too, and the journal can still be read.
+    wide = World(limits=Limits(worst=50.0)).target()
+    glitch = answer.states.copy()
+    glitch[7] = 1e200
+    wide.record(other, replace(answer, states=glitch, observations=None, costs=None))
+    assert len(wide.trajectories()[0].actions) == 7
+
+
+def raised(curvature, level):
+    """Return a loss whose least value is above zero, as costs are."""
+    return (
+        lambda w: level + 0.5 * float(curvature @ (w - 1) ** 2),
+        lambda w: curvature * (w - 1),
+    )
+
+
+def test_trials_after_a_bad_one_stay_near_and_take_turns_with_the_gradient():
+    curvature = np.array([1.0, 30.0])
+    target = raised(curvature, 20.0)
+    wrong = pp.Quadratic(np.diag([1.0, 0.1]))
+    problem = pp.Problem(target, wrong)
+    found = pp.minimize(problem, np.zeros(2), method=GuardedProxyProx(10.0), steps=20)
+    assert problem.value(found.w) < problem.value(np.zeros(2)) - 10
+    values = found.trace["value"]
+    assert (values[2:] <= 3 * values[0]).all()
+    assert "turned back (trial" in found.message
+
+
+def test_a_simulator_that_is_blind_for_the_policy_gives_way_to_the_gradient():
+    # Its own minimum is far too steep to leave.
+    stiff = pp.Quadratic(1e9 * np.eye(2))
+    problem = pp.Problem(raised(np.ones(2), 1.0), stiff)
+    found = pp.minimize(problem, np.zeros(2), method=GuardedProxyProx(1.0), steps=12)
+    np.testing.assert_allclose(found.w, 1.0, atol=0.1)
+
+
+def test_the_simulators_minimum_has_a_small_gradient_or_a_warning(world):
+    found = world.proxy.minimum()
+    first = np.linalg.norm(world.proxy.gradient(world.proxy.zeros()))
+    assert np.linalg.norm(world.proxy.gradient(found)) < 1e-3 * first
+    with pytest.warns(UserWarning, match="best policy"):
+        world.proxy.minimum(np.array([-3.0, 0.5, 2.0]), steps=1)

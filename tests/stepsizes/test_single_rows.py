@@ -89,6 +89,7 @@ def test_no_run_ends_above_its_start(batch, method, repeatable):
         assert loss.value(result.w) < loss.value(np.zeros(15))
 
 
+@pytest.mark.slow
 def test_poisson_rows_with_large_counts_do_not_throw_the_iterate_away():
     rng = np.random.default_rng(12)
     X = rng.normal(size=(2000, 20)) / np.sqrt(20)

@@ -85,7 +85,7 @@ def check_bytes(found):
 
 @pytest.mark.parametrize(
     ("setting", "flat"),
-    [*((setting, False) for setting in ranks.SETTINGS), ("storm", True), ("corrected", True)],
+    [*((setting, False) for setting in ranks.SETTINGS), ("corrected", True)],
 )
 def test_checkpoints_do_not_change_a_run(alone, setting, flat):
     options = StateDictOptions(flatten_optimizer_state_dict=flat)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Proxy, Storm
+from proxyprox.torch import EMA, ImplicitStep, Proxy
 
 
 def test_paired_anchors_equal_full_ones_for_a_single_batch(make_toy):
@@ -17,7 +17,7 @@ def test_paired_anchors_equal_full_ones_for_a_single_batch(make_toy):
     for anchor in ("full", "paired"):
         toy = make_toy()
         proxy = Proxy(toy.batches(size=8), toy.batch_loss)
-        given = {"correction": Storm(0.3), "correction_weight": 0.6, "anchor": anchor}
+        given = {"correction": EMA(0.3), "correction_weight": 0.6, "anchor": anchor}
         inner = functools.partial(torch.optim.SGD, lr=0.05)
         paths.append(toy.train(toy.optimizer(proxy=proxy, inner=inner, **given), 5, closure=True))
     torch.testing.assert_close(*paths, rtol=1e-10, atol=1e-12)
@@ -34,59 +34,16 @@ def test_passes_are_counted(toy, anchor, full, sampled):
 
 
 @pytest.mark.parametrize(
-    ("factory", "keep"),
+    "factory",
     [
-        (functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True), False),
-        (functools.partial(torch.optim.AdamW, lr=0.05, foreach=False), True),
+        functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, nesterov=True),
+        functools.partial(torch.optim.AdamW, lr=0.05, foreach=False),
     ],
 )
-def test_any_torch_optimiser_takes_the_inner_steps(toy, factory, keep):
+def test_any_torch_optimiser_takes_the_inner_steps(toy, factory):
     before = toy.loss().item()
-    toy.train(toy.optimizer(inner=factory, keep_inner_state=keep, correction=EMA(0.2), stop=8), 20)
+    toy.train(toy.optimizer(inner=factory, correction=EMA(0.2), stop=8), 20)
     assert toy.loss().item() < before / 3
-
-
-class ConstructedState(torch.optim.Optimizer):
-    """Adagrad as it was before torch 2.13: its state is made in the constructor only."""
-
-    def __init__(self, params, lr=0.1, start=0.0):
-        super().__init__(params, {"lr": lr})
-        for group in self.param_groups:
-            for p in group["params"]:
-                self.state[p]["sum"] = torch.full_like(p, start)
-                self.state[p]["step"] = torch.tensor(0.0)
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    state = self.state[p]
-                    state["step"] += 1
-                    state["sum"].addcmul_(p.grad, p.grad)
-                    p.addcdiv_(p.grad, state["sum"].sqrt().add_(1e-10), value=-group["lr"])
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_an_inner_optimiser_may_make_its_state_in_its_constructor(make_toy, keep):
-    """Every subproblem starts from the constructor's state, added groups too."""
-    found = []
-    for factory in (
-        functools.partial(ConstructedState, lr=0.1),
-        functools.partial(torch.optim.Adagrad, lr=0.1, foreach=False),
-    ):
-        toy = make_toy()
-        extra = torch.nn.Parameter(torch.tensor([0.7], dtype=torch.float64))
-        proxy, loss = toy.proxy, toy.loss
-        toy.loss = lambda rows=slice(None), f=loss, e=extra: f(rows) + (e**2).sum()
-        optimizer = toy.optimizer(
-            proxy=lambda p=proxy, e=extra: p() + (e**2).sum(), inner=factory, keep_inner_state=keep
-        )
-        toy.train(optimizer, 3)
-        optimizer.add_param_group({"params": [extra]})
-        toy.train(optimizer, 3)
-        found.append(torch.cat([toy.flat(), extra.detach()]))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)
 
 
 def test_inner_schedules_follow_the_outer_step(toy):

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
-from proxyprox.torch import EMA, Proxy, ProxyAdamW, ProxyProx, Storm
+from proxyprox.torch import EMA, Proxy, ProxyAdamW, ProxyProx
 
 opacus = pytest.importorskip("opacus")
 pytestmark = [
@@ -138,9 +138,6 @@ def test_what_is_refused_and_what_fails():
         setting.optimizer.step()
     setting.backward()  # the hooks are on again
     assert all(p.grad_sample.shape[0] == 10 for p in setting.network.parameters())
-    setting.inside.correction = Storm(0.3)
-    with pytest.raises(TypeError, match="closure"):
-        setting.optimizer.step(lambda: setting.backward() or 0.0)
     for method in METHODS:
         setting = Setting(method)
         setting.inside.model = None

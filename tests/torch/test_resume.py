@@ -10,19 +10,13 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx, Storm
+from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx
 
 SETTINGS = {
     "plain": {"correction": Plain()},
     "mean": {"correction": Mean()},
-    "storm": {"correction": Storm(0.2)},
     "random steps": {"correction": EMA(0.2), "stop": pp.stopping.RandomSteps(0.3)},
     "paired": {"correction": Plain(), "anchor": "paired"},
-    "kept momentum": {
-        "correction": EMA(0.2),
-        "inner": functools.partial(torch.optim.SGD, lr=0.02, momentum=0.9),
-        "keep_inner_state": True,
-    },
 }
 
 
@@ -42,7 +36,7 @@ def build(toy, settings, *, own_generator=True):
 
 def advance(toy, optimizer, scheduler, first, steps):
     for k in range(first, first + steps):
-        toy.train(optimizer, 1, first=k, closure=optimizer.correction.two_points)
+        toy.train(optimizer, 1, first=k)
         scheduler.step()
 
 

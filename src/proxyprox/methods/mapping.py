@@ -52,6 +52,8 @@ class MappingPolicy:
         Steps in a row that gain next to nothing, after which differences take over.
     gain : float
         The share of the loss that is next to nothing.
+    smallest : float
+        A box smaller than this, in units of the parameters, says that the mapping misleads.
     promised : float
         A step that promises a smaller share of the loss is not tried.
     followed : float
@@ -78,6 +80,7 @@ class MappingPolicy:
 
     failures: int = 6
     gain: float = 1e-5
+    smallest: float = 0.03
     promised: float = 1e-8
     followed: float = 0.1
     grown: float = 1.5
@@ -271,7 +274,8 @@ class ManifoldMapping(Method):
             return np.asarray(state.fine + change + gap @ (inverse @ change))
 
         found = None
-        if state.failed < policy.failures and np.isfinite(coarse).all():
+        trusted = state.failed < policy.failures and state.radius >= policy.smallest
+        if trusted and np.isfinite(coarse).all():
             # Without a finite loss beside w, differences take over.
             with contextlib.suppress(ValueError, np.linalg.LinAlgError):
                 found = lowest(proxy, model, w, low, high, policy.searches)

@@ -33,6 +33,21 @@ class TuningPolicy:
     resets : int
         First states, the latest, whose mean cost stands for that of the robot's resets. No record:
         a judgement of time.
+    newton : int
+        Steps of Gauss and Newton's for the simulator's own minimum, before L-BFGS. No record.
+    small, flat : float
+        The share of its first gradient at which that search ends, and above which it warns. No
+        record: a judgement.
+    nearer : float
+        A trial after one that was turned back is at most this share of its distance away. Set by
+        docs/results/guard/plants.md, as are the next three.
+    multiple : float
+        Trials above this many times the start's cost are turned back whatever ``tolerance`` says.
+    halfway : float
+        A step along the gradient alone aims at this share of the cost.
+    promise : float
+        A step of the simulator's that promises less than this share of the cost gives way to one
+        along the gradient alone.
     block : int
         Steps in a row whose errors are taken as one when intervals are computed. No record: a
         judgement.
@@ -47,6 +62,13 @@ class TuningPolicy:
     retraining: int = 4
     resets: int = 64
     block: int = 5
+    newton: int = 40
+    small: float = 1e-6
+    flat: float = 1e-3
+    nearer: float = 0.25
+    multiple: float = 3.0
+    halfway: float = 0.5
+    promise: float = 1e-3
 
     @property
     def least(self) -> int:

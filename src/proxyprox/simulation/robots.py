@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -192,17 +193,16 @@ class SimulatedRobot:
 
     def _cut(self, task: Task, states: Array, actions: Array) -> Trajectory:
         """Return a rollout up to the first state that the limits forbid."""
-        bad = np.flatnonzero(task.limits.exceeded(states[1:]))
-        taken, why = len(actions), ""
-        if len(bad):
-            finite = np.isfinite(states[bad[0] + 1]).all()
-            why = "the state left its bounds" if finite else "the simulation failed"
-            # What is not finite is not kept.
-            taken = int(bad[0]) + int(finite)
-        return Trajectory(
-            actions[:taken], states[: taken + 1], aborted=why if taken < len(actions) else "",
-            seconds=taken * self.system.dt,
-        )  # fmt: skip
+        bad = task.limits.exceeded(states[1:])
+        made = Trajectory(actions, states, seconds=len(actions) * self.system.dt)
+        if not bad.any():
+            return made
+        first = int(np.argmax(bad))
+        finite = bool(np.isfinite(states[first + 1]).all())
+        # What is not finite is not kept.
+        taken = first + finite
+        why = "the state left its bounds" if finite else "the simulation failed"
+        return replace(made.ended(taken, why), seconds=taken * self.system.dt)
 
 
 class GymnasiumRobot:

@@ -368,7 +368,8 @@ class Task:
         """Return the costs of rows."""
         if self.cost is None:
             raise TypeError(message("Task.cost", None, "given for a simulator"))
-        costs = np.asarray(self.cost(states, actions, t), dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            costs = np.asarray(self.cost(states, actions, t), dtype=np.float64)
         if costs.shape != (len(states),):
             raise ValueError(
                 message("Task.cost(states, actions, t)", Words(f"shape {costs.shape}"),
@@ -427,9 +428,19 @@ class Task:
         if not 0 <= seconds < math.inf:
             allowed = "a finite number, zero or more"
             raise RolloutError(message("seconds of a rollout", trajectory.seconds, allowed))
+        beyond = np.abs(actions - self.limits.clip(actions)) > STEP * (1 + np.abs(actions))
+        if beyond.any():
+            got = Words(f"{actions[beyond][0]:g} in step {int(np.argwhere(beyond)[0][0])}")
+            allowed = "within Limits.action, which request.act keeps to"
+            raise RolloutError(message("actions of a rollout", got, allowed))
         found = Trajectory(
             actions, states, observations, costs, final, str(trajectory.aborted or ""), seconds
         )
+        shown: Array = observations if states is None else states
+        left = self.limits.exceeded(shown[1:])
+        if left.any():
+            # Also if the robot went on: what follows is charged at its worst.
+            found = found.ended(int(np.argmax(left)) + 1, "the state left its bounds")
         _require_finite_costs(found)
         return found
 
@@ -443,6 +454,10 @@ class Task:
             if self.final is not None and taken == self.horizon:
                 final = float(np.asarray(self.final(one.states[-1:]))[0])
         found = replace(one, observations=observations, costs=costs, final=final)
+        lost = ~np.isfinite(costs)
+        if lost.any() and self.limits.worst is not None:
+            # A glitch of a sensor, say: without this the rollout could never be read again.
+            found = found.ended(int(np.argmax(lost)), "a cost was not finite")
         _require_finite_costs(found)
         return found
 
@@ -477,6 +492,25 @@ class Trajectory:
     final: float = 0.0
     aborted: str = ""
     seconds: float = 0.0
+
+    def ended(self, steps: int, why: str) -> Trajectory:
+        """Return the rollout as aborted after some steps, as if nothing had followed.
+
+        Parameters
+        ----------
+        steps : int
+            How many of its steps count.
+        why : str
+            What happened then.
+        """
+        cut, tables = steps < len(self.actions), dict[str, Any]()
+        for name, rows in (("actions", 0), ("costs", 0), ("states", 1), ("observations", 1)):
+            table = getattr(self, name)
+            tables[name] = None if table is None else table[: steps + rows]
+        return replace(
+            self, **tables, final=0.0 if cut else self.final,
+            aborted=self.aborted or (why if cut else ""),
+        )  # fmt: skip
 
     def to_bytes(self) -> bytes:
         """Return it as the content of an ``.npz`` file."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,6 @@ from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
 from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.problems.combination import Combination
 from proxyprox.problems.protocols import Facts
 from proxyprox.simulation.journal import SimulationCount
 from proxyprox.simulation.policy import TUNING
@@ -31,6 +31,9 @@ from proxyprox.simulation.systems import (
     linearise,
 )
 from proxyprox.stopping import Relative, Steps
+
+# Stands for the value of a simulation that failed, where a solver wants a number.
+LARGE = 1e300
 
 
 class SimulatorProxy:
@@ -172,18 +175,42 @@ class SimulatorProxy:
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
-    def minimum(self, w0: Vector | None = None, steps: int = 40) -> Vector:
-        """Return the simulator's best policy that the inner solver finds from w0 (zeros)."""
+    def minimum(self, w0: Vector | None = None, steps: int = 400) -> Vector:
+        """Return the simulator's best policy from w0 (zeros); a warning says if it may not be one.
+
+        Gauss and Newton's steps lead there; where they stop at a gradient that is not small, as at
+        a saturated actuator, L-BFGS goes on.
+        """
         start = self.zeros() if w0 is None else check.vector("w0", w0, self.dim)
         if not math.isfinite(self.value(start)):
             remedy = "Give w0, a policy that the simulator survives."
             raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
-        phi = Subproblem(self, 0 * start, start, math.inf)
-        stop, rng = Steps(check.whole("steps", steps)) | Relative(1e-6), np.random.default_rng(0)
+        phi, most = Subproblem(self, 0 * start, start, math.inf), check.whole("steps", steps)
+        rule, rng = (
+            Steps(min(most, TUNING.newton)) | Relative(TUNING.small),
+            np.random.default_rng(0),
+        )
         try:
-            return Newton().solve(phi, start, stop, {}, rng).w
+            found = Newton().solve(phi, start, rule, {}, rng).w
         except NonFiniteError as error:
             raise RolloutError(f"The simulator's best policy was not found: {error}.") from error
+        first, left = (float(np.linalg.norm(self.gradient(w))) for w in (start, found))
+        if left > TUNING.small * first and most > TUNING.newton:
+            # L-BFGS takes an infinite value for a step that was too long.
+            solved = scipy.optimize.minimize(
+                lambda w: min(self.value(w), LARGE), found, method="L-BFGS-B",
+                jac=lambda w: np.nan_to_num(self.gradient(w)), options={"maxiter": most},
+            )  # fmt: skip
+            if solved.fun < self.value(found):
+                found = solved.x
+                left = float(np.linalg.norm(self.gradient(found)))
+        if left > TUNING.flat * first:
+            warnings.warn(
+                f"The simulator's best policy was not reached in {most} steps: its gradient fell "
+                f"from {first:.3g} to {left:.3g} only. Give more steps, or a better w0.",
+                stacklevel=2,
+            )
+        return found
 
     def top_curvature(self, w: Vector) -> float:
         """Return the largest eigenvalue of the Gauss–Newton Hessian."""
@@ -274,26 +301,6 @@ class SimulatorProxy:
         shares = [_worst_share(error, after - before) for error in (errors(solved.x), assumed)]
         proxy = self.with_system(self.system.with_parameters(estimates))
         return Identification(estimates, intervals, shares[0], proxy, bounds, shares[1])
-
-    def randomised(
-        self, ranges: Mapping[str, tuple[float, float]], draws: int = 6, seed: int = 0
-    ) -> Combination:
-        """Return the mean of this simulator over random parameters: domain randomisation.
-
-        Parameters
-        ----------
-        ranges : dict of pairs
-            Lower and upper end of each parameter, drawn uniformly.
-        draws : int
-            How many simulators.
-        seed : int
-            Of the draws.
-        """
-        rng, parts = np.random.default_rng(seed), []
-        for _ in range(check.whole("draws", draws)):
-            values = {name: float(rng.uniform(*pair)) for name, pair in ranges.items()}
-            parts.append(self.with_system(self.system.with_parameters(values)))
-        return Combination(parts, [1 / len(parts)] * len(parts))
 
 
 @dataclass(frozen=True)

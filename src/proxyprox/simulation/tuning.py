@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Vector, all_finite, norm
+from proxyprox._util.arrays import Vector, all_finite, dot, norm
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import count_words, message
 from proxyprox.checkpoint import Checkpoint
@@ -45,18 +45,24 @@ class GuardedState:
     value: float
     best: Vector
     best_value: float
-    factor: float
-    rejected: int
+    factor: float = 1.0
+    start_value: float = math.nan
+    turned: list[int] = field(default_factory=list)
+    reach: float = math.inf
+    plain: bool = False
 
 
 @dataclass(frozen=True)
 class GuardedProxyProx(Method):
     r"""ProxyProx whose steps are accepted or rejected by the costs that were observed.
 
-    A trial that costs more than ``(1 + tolerance)`` times the lowest cost so far, or is not finite,
-    is rejected: the next trial starts from the last accepted point, with its gradient, and a
-    quarter of η. After one that is the cheapest so far η doubles again, up to what was given; after
-    another it is halved. No step is longer than ``change``. The answer is the point with the lowest
+    A trial that costs more than ``(1 + tolerance)`` times the lowest cost so far, more than three
+    times what the first one did, or is not finite, is turned back: the next trial starts from the
+    last accepted point, with its gradient and a quarter of η, and is at most a quarter as far away.
+    It goes along the gradient alone, as SGD does, if the one before followed the simulator, and the
+    other way round; so does a trial if the simulator promises next to nothing, as at a saturated
+    actuator. After a trial that is the cheapest so far η and the distance double again; after
+    another η is halved. No step is longer than ``change``. The answer is the point with the lowest
     observed cost.
 
     Parameters
@@ -64,9 +70,11 @@ class GuardedProxyProx(Method):
     eta : float, callable or StepSize
         Step size of ProxyProx.
     change : float, optional
-        The largest ``‖w − w_k‖`` of a step.
+        The largest ``‖w − w_k‖`` of a step, in units of ``scales``.
     tolerance : float
         Relative increase of the observed cost that noise may explain.
+    scales : tuple of float, optional
+        A typical size of each parameter, which lengths of steps and gradients are measured by.
     retrain : bool
         Whether the first trial is the proxy's own minimum, without a correction: for a simulator
         that has just been fitted. It is looked for from w0 and from zero.
@@ -86,6 +94,7 @@ class GuardedProxyProx(Method):
     eta: Eta
     change: float | None = None
     tolerance: float = 0.1
+    scales: tuple[float, ...] | None = None
     retrain: bool = False
 
     backtracks: ClassVar[bool] = True
@@ -97,11 +106,15 @@ class GuardedProxyProx(Method):
         if self.change is not None:
             check.positive("change", self.change)
         check.nonnegative("tolerance", self.tolerance)
+        if self.scales is not None:
+            check.instance("scales", self.scales, tuple, "a tuple of positive numbers")
+            for scale in self.scales:
+                check.positive("scales", scale)
         check.flag("retrain", self.retrain)
 
     def init(self, w0: Vector, problem: Any) -> GuardedState:
         """Start at w0, of which nothing is known yet."""
-        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan, 1.0, 0)
+        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan)
 
     def ask(self, state: GuardedState) -> Request:
         """Ask for cost and gradient at the trial point."""
@@ -117,7 +130,12 @@ class GuardedProxyProx(Method):
             )
         first = math.isnan(state.value)
         limit = state.best_value + self.tolerance * abs(state.best_value)
+        if state.start_value > 0 and self.tolerance < TUNING.multiple:
+            limit = min(limit, TUNING.multiple * state.start_value)
         good = all_finite(gradient) and math.isfinite(value) and (first or value <= limit)
+        away = self._length(state.w - state.centre)
+        if first:
+            state = replace(state, start_value=value)
         if good:
             better = first or value < state.best_value
             state = replace(
@@ -125,11 +143,38 @@ class GuardedProxyProx(Method):
                 best=state.w if better else state.best,
                 best_value=value if better else state.best_value,
                 factor=min(1.0, 2 * state.factor) if better else state.factor / 2,
+                reach=max(state.reach, 2 * away) if better else state.reach,
             )  # fmt: skip
         else:
-            state = replace(state, factor=state.factor / 4, rejected=state.rejected + 1)
+            state = replace(
+                state, factor=state.factor / 4, turned=[*state.turned, state.k + 1],
+                reach=TUNING.nearer * away, plain=not state.plain,
+            )  # fmt: skip
         trial, factor = self._next(state, step, retrain=self.retrain and first)
-        return replace(state, w=trial, k=state.k + 1, factor=factor)
+        promise = -dot(state.gradient, trial - state.centre)
+        idle = not promise > TUNING.promise * abs(state.value)
+        if state.plain or (idle and not (self.retrain and first)):
+            trial = self._along_gradient(state, step)
+        return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
+
+    def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
+        """Return a step of SGD's: one over the simulator's curvature, or to half of the cost."""
+        slope = state.gradient * self._units(state.gradient) ** 2
+        fall = max(dot(state.gradient, slope), math.ulp(0.0))
+        length = min(TUNING.halfway * abs(state.value) / fall, step.eta)
+        return state.centre - length * slope
+
+    def _within(self, state: GuardedState, trial: Vector) -> Vector:
+        """Return the trial, drawn towards the centre if it is too far away."""
+        most = min(state.reach, math.inf if self.change is None else self.change)
+        away = self._length(trial - state.centre)
+        return trial if away <= most else state.centre + (trial - state.centre) * (most / away)
+
+    def _units(self, like: Vector) -> Any:
+        return 1.0 if self.scales is None else np.asarray(self.scales)
+
+    def _length(self, move: Vector) -> float:
+        return float(norm(move / self._units(move)))
 
     def _next(self, state: GuardedState, step: OuterStep, *, retrain: bool) -> tuple[Vector, float]:
         """Return the next trial point; a subproblem that is not finite gets a shorter step."""
@@ -144,9 +189,6 @@ class GuardedProxyProx(Method):
             except NonFiniteError:
                 factor, retrain = factor / 4, False
                 continue
-            away = norm(w - centre)
-            if self.change is not None and away > self.change:
-                w = centre + (w - centre) * (self.change / away)
             return w, factor
         return centre, factor
 
@@ -172,10 +214,20 @@ class GuardedProxyProx(Method):
         return state.best
 
     def note(self, state: GuardedState) -> str:
-        """Say how often a step was turned back."""
-        if not state.rejected:
+        """Say which steps were turned back, and what to try."""
+        if not state.turned:
             return ""
-        return f"{state.rejected} of {state.k} trial policies cost too much and were turned back."
+        which = ", ".join(map(str, state.turned))
+        text = (
+            f"{len(state.turned)} of {state.k} trial policies cost too much and were turned back "
+            f"(trial {which}): the next were at most a quarter as far away."
+        )
+        if 2 * len(state.turned) > state.k:
+            text += (
+                " The simulator misleads here: identify=True fits its parameters, more rollouts "
+                "per gradient lower the noise, and change= keeps trials near."
+            )
+        return text
 
 
 @dataclass(frozen=True)
@@ -232,6 +284,7 @@ def tune(
     identify: Sequence[str] | bool = False,
     eta: float | None = None,
     change: float | None = None,
+    scales: Sequence[float] | None = None,
     tolerance: float = 0.1,
     guard: bool = True,
     inner_steps: int = 5,
@@ -267,7 +320,9 @@ def tune(
         Step size; by default 30 over the simulator's largest curvature at the start, 10 over it
         after identification.
     change : float, optional
-        The largest change of the policy in a step, as a norm.
+        The largest change of the policy in a step, as a norm in units of ``scales``.
+    scales : sequence of float, optional
+        A typical size of each parameter, if they have different units.
     tolerance : float
         Relative increase of the observed cost that noise may explain, and by which the answer's
         cost may exceed that of the first policy.
@@ -307,6 +362,9 @@ def tune(
     (0.7, 4)
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
+    units = None
+    if scales is not None:
+        units = tuple(map(float, check.vector("scales", scales, target.dim)))
     target.watch(proxy)
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
@@ -350,7 +408,7 @@ def tune(
         scale = TUNING.eta if found is None else TUNING.eta_fitted
         eta = scale / top if math.isfinite(top) and top > 0 else 1.0
     method: Any = GuardedProxyProx(
-        eta, change, tolerance if guard else 1e300, retrain=found is not None
+        eta, change, tolerance if guard else 1e300, units, retrain=found is not None
     )
     stop = Steps(inner_steps) | Relative(1e-2)
     saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)

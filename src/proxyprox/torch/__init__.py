@@ -23,37 +23,42 @@ from proxyprox._util.extras import require
 
 require("torch", extra="torch", purpose="proxyprox.torch")
 
-from proxyprox.advice.choice import Choice
-from proxyprox.corrections import EMA, Mean, Plain, Storm
+from proxyprox.corrections import EMA, Mean, Plain
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.torch.adamw import ProxyAdamW, ProxyStepWarning, choose_way
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
-from proxyprox.torch.distributed import CollectiveBytes
+from proxyprox.torch.choosing import Candidate, WayChoice, choose_way
+from proxyprox.torch.fisher import FisherProxy
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.monitor import read_metrics
 from proxyprox.torch.optimizer import ProxyProx
+from proxyprox.torch.proxied import Proxied, ProxyAdamW, ProxyStepWarning
 from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm
 from proxyprox.torch.teacher import TeacherLoss, estimate_confusion
+from proxyprox.torch.ways import WAYS, Way, default_way
 
 __all__ = [
     "EMA",
+    "WAYS",
     "BatchStatisticsWarning",
-    "Choice",
-    "CollectiveBytes",
+    "Candidate",
+    "FisherProxy",
     "FlatLoss",
     "ImplicitStep",
     "Mean",
     "NonFiniteError",
     "Plain",
+    "Proxied",
     "Proxy",
     "ProxyAdamW",
     "ProxyProx",
     "ProxyScaleWarning",
     "ProxyStepWarning",
     "RandomProxyWarning",
-    "Storm",
     "TeacherLoss",
+    "Way",
+    "WayChoice",
     "choose_way",
+    "default_way",
     "estimate_confusion",
     "read_metrics",
     "refreshed_batchnorm",

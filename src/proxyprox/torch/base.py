@@ -100,12 +100,8 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
             return True
         if self._placeholders:
             self.state.clear()
-            self.forget()
             self._placeholders = False
         return False
-
-    def forget(self) -> None:
-        """Forget what is kept beside the state."""
 
     def extra_state(self) -> dict[str, Any]:
         """Return what is saved beside tensors and options."""

@@ -47,8 +47,8 @@ class ProxyScaleWarning(UserWarning):
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
     correction, anchor = optimizer.correction, optimizer.anchor
-    if isinstance(correction, type) or not hasattr(correction, "two_points"):
-        allowed = "a correction such as Plain(), EMA(0.1), Storm(0.1) or Mean()"
+    if isinstance(correction, type) or getattr(correction, "two_points", True):
+        allowed = "a correction of one point, such as Plain(), EMA(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
     weight = optimizer.correction_weight
     if not (isinstance(weight, (int, float)) and weight == 0):
@@ -144,15 +144,23 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
     )
 
 
-def compare_lengths(anchor: Tensors, target: Tensors) -> None:
-    """Warn if the proxy's gradient is far larger than the target's; this waits for the device."""
-    ours, theirs = length(anchor), length(target)
+def compare_lengths(ours: float, theirs: float) -> None:
+    """Warn if the proxy's gradient is far longer than the target's, as that of a sum is."""
     if theirs > 0 and math.isfinite(ours) and ours > PROBE.scale * theirs:
         warn(
             f"the proxy's gradient is {ours / theirs:.3g} times as long as the target's at the "
-            "first step: inner steps that suit the target diverge on such a proxy. Is its loss a "
-            "sum and the target's a mean? If it is meant, probe=False.",
+            "first step. Is its loss a sum over the batch and the target's a mean? Steps that suit "
+            "one do not suit the other. If it is meant, probe=False.",
             ProxyScaleWarning,
+        )
+
+
+def check_dense(params: Tensors) -> None:
+    """Refuse sparse gradients."""
+    if any(p.grad.is_sparse for p in params):
+        raise RuntimeError(
+            "gradients of the target must be dense, got sparse ones: the proxy's gradient is "
+            "dense. Use nn.Embedding(..., sparse=False), or another optimiser for those weights."
         )
 
 

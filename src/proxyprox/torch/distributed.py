@@ -8,14 +8,12 @@ ranks that decided differently would wait for each other for ever.
 from __future__ import annotations
 
 import operator
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from proxyprox._util.validation import Words, message, one_of
 
@@ -260,48 +258,3 @@ def digest(tensors: Iterable[Any]) -> Any:
         places = torch.arange(1, len(rows) + 1, device=bits.device)
         found = found.to(bits.device) * FACTOR + (rows * places).sum()
     return found
-
-
-# -- counting -----------------------------------------------------------------------------------
-
-
-class CollectiveBytes(TorchDispatchMode):  # type: ignore[misc]
-    """Counts what collectives carry: the bytes reduced, gathered or scattered, as this rank sees.
-
-    A gather counts as what it makes, a reduction as what goes into it: for a network of P bytes,
-    an all-reduce of its gradient is P, and so is an all-gather of its parameters.
-
-    Attributes
-    ----------
-    by_collective : Counter
-        Bytes by the name of the collective.
-
-    Examples
-    --------
-    >>> with CollectiveBytes() as counted:
-    ...     _ = torch.ones(3).sum()
-    >>> counted.total
-    0
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.by_collective: Counter[str] = Counter()
-
-    @property
-    def total(self) -> int:
-        """Bytes in all."""
-        return sum(self.by_collective.values())
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Count a collective; leave sharded tensors to their own rules, which call collectives."""
-        if any(hasattr(kind, "full_tensor") for kind in types):
-            return NotImplemented
-        result = func(*args, **(kwargs or {}))
-        name = func.name().split("::")[-1].split(".")[0]
-        carriers = ("reduce", "gather", "scatter", "broadcast", "alltoall", "all_to_all")
-        if func.namespace in ("c10d", "_c10d_functional") and any(w in name for w in carriers):
-            parts = [tensors_in(part) for part in (*args, result)]
-            sizes = [sum(t.numel() * t.element_size() for t in part) for part in parts]
-            self.by_collective[name.strip("_")] += max(sizes)
-        return result

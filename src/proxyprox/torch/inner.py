@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from proxyprox._util.arrays import LEAST_SQUARE, norm
 from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import StepRecord
@@ -35,10 +33,10 @@ class Block:
     """Parameters of one group that have a gradient, and their share of the subproblem.
 
     ``φ(w) = L̂(w) + weight·⟨linear, w − c⟩ + ‖w − c‖²/(2η)``. Either all of the parameters have an
-    estimate from earlier steps or none has. ``target`` is g_k; where a fourth copy of the
-    parameters would be needed otherwise, it becomes ``x·m + y·∇L̂(w_k)`` with ``shares = (x, y)``,
-    and the memory of g_k is free. Coupled decay belongs into g_k; decoupled decay, here times η,
-    is the share of the weights that is subtracted after the step.
+    estimate from earlier steps or none has. ``target`` is g_k; with pairs and a full pass it
+    becomes ``θ·m + ∇L̂(w_k)``, since a fourth copy of the parameters would be needed otherwise.
+    Coupled decay belongs into g_k; decoupled decay, here times η, is the share of the weights that
+    is subtracted after the step.
     """
 
     params: list[Any]
@@ -47,8 +45,6 @@ class Block:
     eta: float
     coupled_decay: float
     decoupled_decay: float
-    before: list[Any] | None = None
-    shares: tuple[float, float] = (0.0, 0.0)
     correction: Tensors = field(default_factory=list)
     centre: Tensors = field(default_factory=list)
     linear: Tensors = field(default_factory=list)
@@ -72,13 +68,6 @@ class Block:
         """Put tensors into the state."""
         for state, value in zip(self.states, values, strict=True):
             state[name] = value
-
-    def copy_to_state(self, name: str, values: Tensors) -> list[Any]:
-        """Put copies of tensors into the state, in its own memory where it has some."""
-        kept = self.read_state(name) or [torch.empty_like(value) for value in values]
-        copy_into(kept, values)
-        self.write_state(name, kept)
-        return kept
 
     def implicit_step(self, gamma: float) -> None:
         """Move to ``(w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)``, with ∇L̂(w) in ``.grad``.
@@ -153,9 +142,6 @@ class ImplicitStep:
 class Stepper:
     """Takes the implicit step on every block; other steppers override it."""
 
-    kept: torch.optim.Optimizer | None = None
-    """An inner optimiser whose state is kept from one outer step to the next."""
-
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.name = describe(inner)
@@ -171,9 +157,6 @@ class Stepper:
         for block in blocks:
             block.implicit_step(self.gamma)
 
-    def renew(self) -> None:
-        """Forget what was kept from earlier steps."""
-
     def add_params(self, params: Sequence[Any]) -> None:
         """Include a new parameter group."""
 
@@ -185,29 +168,18 @@ class TorchStepper(Stepper):
     of a schedule, where η goes to 0, diverge.
     """
 
-    def __init__(
-        self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]], *, fresh: bool
-    ) -> None:
-        self.factory, self.fresh, self.groups = factory, fresh, [list(group) for group in groups]
-        made = self.optimizer = self.make_optimizer(self.groups)
+    def __init__(self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]]) -> None:
+        self.factory, self.groups = factory, [list(group) for group in groups]
+        self.begin(0)
+        made = self.optimizer
         if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
             remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
-        self.name, self.kept = describe(factory, type(made).__name__), None if fresh else made
-
-    def make_optimizer(self, groups: Iterable[Sequence[Any]]) -> Any:
-        """Return a new optimiser; Adagrad before torch 2.13 makes its state only then."""
-        return self.factory([{"params": params} for params in groups])
+        self.name = describe(factory, type(made).__name__)
 
     def begin(self, k: int) -> None:
-        """Return to the state of a new optimiser, unless momentum is kept."""
-        if self.fresh:
-            self.renew()
-
-    def renew(self) -> None:
-        """Return to the state of a new optimiser."""
-        self.optimizer = self.make_optimizer(self.groups)
-        self.kept = None if self.fresh else self.optimizer
+        """Make a new optimiser: momentum belongs to one subproblem."""
+        self.optimizer = self.factory([{"params": params} for params in self.groups])
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
@@ -228,11 +200,8 @@ class TorchStepper(Stepper):
                 group["lr"] = rate
 
     def add_params(self, params: Sequence[Any]) -> None:
-        """Give the inner optimiser a new group too."""
+        """Give the next inner optimiser a new group too."""
         self.groups.append(list(params))
-        made = self.make_optimizer(self.groups[-1:])
-        self.optimizer.add_param_group(made.param_groups[0])
-        self.optimizer.state.update(made.state)
 
 
 def describe(setting: Any, otherwise: str = "a function") -> str:
@@ -244,12 +213,12 @@ def describe(setting: Any, otherwise: str = "a function") -> str:
     return otherwise if inspect.isroutine(setting) else f"{type(setting).__name__} of {otherwise}"
 
 
-def as_stepper(inner: Any, groups: Iterable[Sequence[Any]], *, fresh: bool) -> Stepper:
+def as_stepper(inner: Any, groups: Iterable[Sequence[Any]]) -> Stepper:
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
         return Stepper(inner)
     if callable(inner) and inner is not ImplicitStep:
-        return TorchStepper(inner, groups, fresh=fresh)
+        return TorchStepper(inner, groups)
     remedy = "Write ImplicitStep(0.01), or functools.partial(torch.optim.SGD, lr=0.01)."
     raise TypeError(message("inner", inner, INNER, remedy))
 
@@ -348,11 +317,6 @@ class InnerSolve:
         weight = self.optimizer.correction_weight
         residuals, moves, slopes = measure_blocks(self.blocks, weight)
         residual, moved = math.sqrt(total(residuals)), math.sqrt(sum(map(total, moves)))
-        # Squares in single precision may have under- or overflowed; at the centre w − c is 0.
-        in_range = [LEAST_SQUARE**0.5 <= size < math.inf for size in (residual, moved)]
-        if not (in_range[0] and (in_range[1] or t == 0)):
-            norms, lengths, _ = measure_blocks(self.blocks, weight, exact=True)
-            residual, moved = math.hypot(*norms), math.hypot(*itertools.chain(*lengths))
         if not (math.isfinite(residual) and math.isfinite(moved)):
             raise NonFiniteError("the proxy's gradient is not finite at a trial point")
 
@@ -372,40 +336,31 @@ class InnerSolve:
 
 
 def measure_blocks(
-    blocks: Sequence[Block], weight: float, *, exact: bool = False
+    blocks: Sequence[Block], weight: float
 ) -> tuple[list[Any], list[list[Any]], list[Any]]:
     """Return ‖∇φ(w)‖² by parameter, ‖w − c‖² by block and parameter, ⟨m, w − c⟩ by parameter.
 
-    If ``exact``, norms instead of squares, right for all finite numbers. One parameter at a time:
-    the temporary is then one layer, not a fourth copy of the network.
+    One parameter at a time, in double precision: the temporary is then one layer, not a fourth copy
+    of the network, and squares of single-precision numbers neither over- nor underflow.
     """
     residuals: list[Any] = []
     moves: list[list[Any]] = []
     slopes: list[Any] = []
 
     def real(x: Any) -> Any:
-        x = torch.view_as_real(x) if x.is_complex() else x
-        return x.double() if exact else x
-
-    def size(x: Any) -> Any:
-        return norm(full_value(x).reshape(-1)) if exact else dot(x, x)
+        return torch.view_as_real(x) if x.is_complex() else x
 
     for block in blocks:
         moves.append([])
         for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
-            away = real(p) - real(c)
-            slopes.append(dot(m, away))
-            moves[-1].append(size(away))
-            gradient = away.mul_(block.pull).add_(m, alpha=weight)
-            residuals.append(size(gradient if p.grad is None else gradient.add_(real(p.grad))))
+            away = real(p).to(torch.float64, copy=True).sub_(real(c))
+            slopes.append(torch.sum(m * away))
+            moves[-1].append(torch.sum(away * away))
+            away.mul_(block.pull).add_(m, alpha=weight)  # now the gradient of φ
+            if p.grad is not None:
+                away.add_(real(p.grad))
+            residuals.append(torch.sum(away * away))
     return residuals, moves, slopes
-
-
-def dot(x: Any, y: Any) -> Any:
-    """Return ⟨x, y⟩ in double precision; products of half-precision numbers would overflow."""
-    if x.dtype not in (torch.float32, torch.float64):
-        x, y = x.float(), y.float()
-    return torch.sum(x * y, dtype=torch.float64)
 
 
 def total(terms: Iterable[Any]) -> Any:

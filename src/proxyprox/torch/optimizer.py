@@ -16,10 +16,10 @@ from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
 from proxyprox.torch.base import ProxyOptimizer
-from proxyprox.torch.distributed import kept_gradients, parameters_of
+from proxyprox.torch.distributed import parameters_of
 from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
-from proxyprox.torch.proxy import as_proxy, gradients, proxy_passes
-from proxyprox.torch.step import keeps_estimate, make_blocks, take_step, target_gradients
+from proxyprox.torch.proxy import as_proxy
+from proxyprox.torch.step import keeps_estimate, make_blocks, take_step
 
 PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
 
@@ -41,13 +41,12 @@ class ProxyProx(ProxyOptimizer):
         ``decoupled_weight_decay``.
     lr : float or one-element tensor
         η, so that every scheduler works (``OneCycleLR`` with ``cycle_momentum=False``). 0 leaves
-        a group where it is; ``math.inf`` drops the proximal term (AuxMom, AuxMVR as published).
+        a group where it is; ``math.inf`` drops the proximal term (AuxMom as published).
     proxy : callable, Proxy or None
         ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
         stands for L̂ = 0: the plain method is then SGD, bit for bit.
     correction : Correction
-        ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Storm(a)`` AuxMVR (needs a closure, for
-        the batch's gradient at the previous point), ``Mean()`` the running mean.
+        ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Mean()`` the running mean.
     correction_weight : float
         θ. Below 1 the subproblem leans towards the proxy: the fixed point is no longer a
         stationary point of L but one of ``θ L + (1 − θ) L̂``. That is a bias, and it does not
@@ -77,8 +76,6 @@ class ProxyProx(ProxyOptimizer):
         Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
     max_inner_steps : int
         Where rules on the residual give up.
-    keep_inner_state : bool
-        Let a torch inner optimiser keep its momentum from one subproblem to the next.
     probe : bool
         Refuse weights that are not finite, and ranks that differ, at every step. At the first,
         warn if two evaluations of the proxy differ, if its gradient is far longer than the
@@ -98,8 +95,8 @@ class ProxyProx(ProxyOptimizer):
     -----
     Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
     in all, and what a torch inner optimiser keeps. No second network. Clipping clips ``g_k``, and
-    ``.grad`` stays as it was, except where its memory is needed: after a step with ``Storm``, or
-    with a paired anchor and a full pass, it is the step's estimate of ∇L(w_k), not one batch's.
+    ``.grad`` stays as it was, except with a paired anchor and a full pass, where its memory is
+    needed: it is then the step's estimate of ∇L(w_k).
 
     References
     ----------
@@ -137,7 +134,6 @@ class ProxyProx(ProxyOptimizer):
         proxy_mode: str = "frozen",
         measure_residual: bool = False,
         max_inner_steps: int = 10_000,
-        keep_inner_state: bool = False,
         probe: bool = True,
         rng: int = 0,
     ) -> None:
@@ -161,8 +157,7 @@ class ProxyProx(ProxyOptimizer):
         self.correction_weight = float(correction_weight)
         self._keeps = keeps_estimate(correction)
         groups = [group["params"] for group in self.param_groups]
-        keep = flag("keep_inner_state", keep_inner_state)
-        self._stepper = as_stepper(inner, groups, fresh=not keep)
+        self._stepper = as_stepper(inner, groups)
 
     # -- the step ---------------------------------------------------------------------------
 
@@ -173,8 +168,7 @@ class ProxyProx(ProxyOptimizer):
         Parameters
         ----------
         closure : callable, optional
-            Clears the gradients, computes the loss, calls ``backward`` and returns the loss. A
-            correction that compares two points calls it twice.
+            Clears the gradients, computes the loss, calls ``backward`` and returns the loss.
 
         Returns
         -------
@@ -184,15 +178,13 @@ class ProxyProx(ProxyOptimizer):
         begun = time.perf_counter()
         if self.is_trial_step(closure):
             return None
-        loss, before = target_gradients(closure, self)
-        blocks = make_blocks(self, before)
-        paid = 2 if before else 1
-        del before  # or its memory would be kept during the inner solve
-        if blocks:
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        if blocks := make_blocks(self):
             rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
             outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
             steps, seen = take_step(blocks, outer)
-            self.pay(paid, begun)
+            self.pay(1, begun)
             self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
         return loss
 
@@ -206,7 +198,7 @@ class ProxyProx(ProxyOptimizer):
             "lr": float(self.param_groups[0]["lr"]),
         }
 
-    # -- groups and proxies -----------------------------------------------------------------
+    # -- groups -------------------------------------------------------------------------------
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; its estimate of ∇L − ∇L̂ starts at the next step.
@@ -227,34 +219,6 @@ class ProxyProx(ProxyOptimizer):
         if self._stepper is not None:
             self._stepper.add_params(params)
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def swap_proxy(self, proxy: Any) -> None:
-        """Replace the proxy by another of the same kind, e.g. a fresh subsample of the data.
-
-        A remembered estimate m of ∇L − ∇L̂ is carried over exactly,
-        ``m ← m + ∇L̂_old(w) − ∇L̂_new(w)``, for one full gradient of each; what ``Storm`` remembers
-        does not depend on the proxy.
-
-        Parameters
-        ----------
-        proxy : callable or Proxy
-            With batches if the old one has them, else a function.
-        """
-        old, new = self._proxy, as_proxy(proxy)
-        if old is None or new is None or old.sampled != new.sampled:
-            allowed = "of the same kind as the old one: with batches, or a function"
-            raise TypeError(message("proxy", proxy, allowed, "To change it, make a new optimiser."))
-        known = [p for p, state in self.state.items() if "estimate" in state]
-        if known and not self.correction.two_points:
-            estimates = [self.state[p]["estimate"] for p in known]
-            with kept_gradients(known):
-                for one, sign in ((old, 1.0), (new, -1.0)):
-                    with proxy_passes(self, one, known, self._k):
-                        one.full(known)
-                    self.ledger.proxy_gradients += 1
-                    torch._foreach_add_(estimates, gradients(known), alpha=sign)
-        self._proxy = new
-
     # -- saving -----------------------------------------------------------------------------
 
     def own_state(self) -> dict[str, Any]:
@@ -263,7 +227,6 @@ class ProxyProx(ProxyOptimizer):
             "settings": self._settings_text(),
             # Its integers have 128 bits, more than readers of pickles without code allow: text.
             "rng": json.dumps(self._rng.bit_generator.state),
-            "inner": self._link_inner_state(),
         }
 
     def check_extra(self, extra: Mapping[str, Any]) -> None:
@@ -280,42 +243,12 @@ class ProxyProx(ProxyOptimizer):
     def load_own(self, extra: Mapping[str, Any]) -> None:
         """Take back what only this optimiser saves."""
         self._rng.bit_generator.state = json.loads(extra["rng"])
-        if self._stepper.kept is not None and extra["inner"]:
-            params = enumerate(parameters_of(self))
-            states = ((i, self.state.get(p, {}).get("inner")) for i, p in params)
-            own = {i: state for i, state in states if state}
-            self._stepper.kept.load_state_dict({**extra["inner"], "state": own})
-
-    def _link_inner_state(self) -> dict[str, Any]:
-        """Put the state of a kept inner optimiser into ours; return the rest of what it saves."""
-        kept = self._stepper.kept
-        if kept is None:
-            return {}
-        for p, state in kept.state.items():
-            self.state[p]["inner"] = state
-        return {"param_groups": kept.state_dict()["param_groups"]}
 
     def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
-        if self._k:
-            return  # there is nothing to keep but the inner optimiser's, which has its own
         self._placeholders = True
-        kept = self._stepper.kept
-        if kept is not None:
-            rates = [group["lr"] for group in kept.param_groups]
-            for group in kept.param_groups:
-                group["lr"] = 0.0
-            kept.step()
-            for group, rate in zip(kept.param_groups, rates, strict=True):
-                group["lr"] = rate
-            self._link_inner_state()
-        names = ["estimate"] * self._keeps + ["previous"] * self.correction.two_points
-        for p in parameters_of(self) if names else []:
-            self.state[p].update({name: torch.zeros_like(p) for name in names})
-
-    def forget(self) -> None:
-        """Return a kept inner optimiser to its beginning."""
-        self._stepper.renew()
+        for p in parameters_of(self) if self._keeps else []:
+            self.state[p]["estimate"] = torch.zeros_like(p)
 
     def _settings_text(self) -> dict[str, str]:
         """Return as text what a run was configured with and its state is read by."""

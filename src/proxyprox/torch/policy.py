@@ -1,8 +1,22 @@
-"""What the optimisers judge a proxy by while they train."""
+"""What the optimisers judge a proxy by while they train, and the shape of their schedules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SchedulePolicy:
+    """The learning rate of a way.
+
+    Attributes
+    ----------
+    warmup : float
+        Share of the steps over which it rises. No record: the share that hand-written schedules of
+        the cases in ``docs/results/torch`` use.
+    """
+
+    warmup: float = 0.05
 
 
 @dataclass(frozen=True)
@@ -12,7 +26,8 @@ class ProbePolicy:
     Attributes
     ----------
     look_every : int
-        Outer steps between two looks at whether proxy steps lower the loss that they step on.
+        Outer steps between two looks at whether proxy steps lower the loss that they step on, and
+        at which of several proxies agrees with the target.
     looks : int
         Looks whose mean is judged: steps that overshoot go up and down in turn.
     rise : float
@@ -27,4 +42,22 @@ class ProbePolicy:
     scale: float = 30.0
 
 
+@dataclass(frozen=True)
+class HalvingPolicy:
+    """How much ``choose_way`` may cost. The price is the one promised to users.
+
+    Attributes
+    ----------
+    runs : float
+        Full runs in all.
+    factor : int
+        By what the number of candidates is divided in every round, down to fewer than this.
+    """
+
+    runs: float = 3.0
+    factor: int = 3
+
+
+SCHEDULE = SchedulePolicy()
 PROBE = ProbePolicy()
+HALVING = HalvingPolicy()

@@ -49,8 +49,8 @@ def _root(context: typer.Context, version: Annotated[bool, Version] = False) -> 
 
     Examples
     --------
-    proxyprox demo                      see what a proxy is worth
-    proxyprox run --example > my.toml   a configuration to make your own
+    proxyprox demo                               see what a proxy is worth
+    proxyprox run sales.csv --target churned     a model of your own table
 
     PROXYPROX_DEBUG=1 shows the traceback of an error.
     """

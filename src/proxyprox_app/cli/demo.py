@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -32,8 +31,7 @@ def demo(
     """
     from threadpoolctl import threadpool_limits
 
-    from proxyprox_app.report.page import write_report
-    from proxyprox_app.report.summary import last_rows, write_json
+    from proxyprox_app.page import number, write_json, write_page
     from proxyprox_app.study import demo as study
 
     folder, command = output or Path("runs/demo"), console.command_line(context)
@@ -44,33 +42,23 @@ def demo(
         threadpool_limits(1),
     ):
         parts = study.run_parts(seeds, progress)
-        shown: dict[str, Any] = {"command": command, "config": {"seeds": seeds}}
-        report = write_report(
-            folder, sections=parts, title="proxyprox: what a cheap proxy is worth",
-            lead=[study.TEXTS["lead"]], **shown,
+        page = write_page(
+            folder / "report.html", title="proxyprox: what a cheap proxy is worth",
+            lead=[study.TEXTS["lead"]], parts=parts, notes=(), command=command,
         )  # fmt: skip
-        found = {
-            **shown,
-            "findings": {part["heading"]: part["text"] for part in parts},
-            "rows": [{"section": part["heading"], **row} for part in parts for row in part["rows"]],
-        }
-        write_json(folder / "summary.json", found)
+        kept_of = ("heading", "text", "about", "rows")
+        found = [{name: part[name] for name in kept_of} for part in parts]
+        done = {"command": command, "seeds": seeds, "parts": found, "report": str(page)}
+        write_json(folder / "summary.json", done)
     if as_json:
-        console.emit({**found, "folder": str(folder), "report": str(report)})
+        console.emit(done)
         return
     screen = console.stdout()
     for part in parts:
         console.say(screen, f"\n{part['heading']}", "bold")
         console.say(screen, part["about"]["Who should care"], "dim")
         console.say(screen, part["text"])
-        ends, x = last_rows(part["rows"]), part["x_axes"][0]
-        gaps = [[row[f"gap_{end}"] for end in ("median", "low", "high")] for row in ends]
-        best = min(middle for middle, *_ in gaps)
-        cells = [
-            (row["method"], f"{middle:.2g}", f"{low:.2g} to {high:.2g}")
-            for row, (middle, low, high) in zip(ends, gaps, strict=True)
-        ]
-        headings = (f"after {ends[0][x]:.3g} {x}: {part['labels']['gap']}", "median", "limits")
-        styles = ["bold" if middle == best else "" for middle, *_ in gaps]
-        console.print_table(screen, headings, cells, styles)
-    console.tell_path(screen, f"\nReport: {report}")
+        cells = [[number(value) for value in row.values()] for row in part["rows"]]
+        headings = ["loss above the lowest, at the end", *list(part["rows"][0])[1:]]
+        console.print_table(screen, headings, cells, [""] * len(cells))
+    console.tell_path(screen, f"\nReport: {page}")

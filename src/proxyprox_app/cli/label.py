@@ -35,7 +35,7 @@ RECENT = 20
 
 @console.guarded
 def label(
-    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel, svmlight, npz.")],
+    data: Annotated[Path, typer.Argument(help="Rows: CSV, Parquet, Excel.")],
     classes: Annotated[str, typer.Option(help="The classes, separated by commas.")],
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,

@@ -1,4 +1,4 @@
-"""``proxyprox run``: a model of one's own table, or methods compared on it."""
+"""``proxyprox run``: a model of one's own table."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ SHOWN, SILENT = 20, 2 << 20
 @guarded
 def run(
     context: typer.Context,
-    file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, Excel; or CONFIG.toml."),
-    ] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, Excel.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     kinds: Annotated[
         list[str] | None,
@@ -59,7 +56,6 @@ def run(
     sheet: Sheet = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out rows.")] = 0,
     output: Output = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a configuration.")] = False,
     as_json: Json = False,
 ) -> None:
     """Fit a model to your own table, however messy, and see what it is worth.
@@ -83,35 +79,9 @@ def run(
     What is odd is reported by column, all at once; --as changes what a column becomes.
 
     Written: model.json, coefficients.csv and summary.json.
-
-    With a CONFIG.toml, which --example prints and explains, the optimisers of this package are
-    compared on the table instead: target gradients on the x-axis, records.jsonl, report.html and
-    model.json.
     """
-    if example:
-        from proxyprox_app.study.config import example as text
-
-        typer.echo(text(), nl=False)
-        return
-    if file is None:
-        raise CommandError("name a table, or a configuration: --example prints one.")
-    folder, command = output or Path("runs") / file.stem.partition(".")[0], None
+    folder = output or Path("runs") / file.name.partition(".")[0]
     command = console.command_line(context)
-    if file.suffix.lower() == ".toml":
-        from proxyprox_app.cli.methods import run_methods
-
-        given: dict[str, Any] = {
-            "--target": target,
-            "--as": kinds,
-            "--task": task,
-            "--sheet": sheet,
-        }
-        given |= {"--encoding": encoding, "--separator": separator, "--groups": groups}
-        given |= {"--time": when, "--dry-run": dry_run, "--sheet": sheet}
-        if odd := [name for name, value in given.items() if value]:
-            raise CommandError(f"{odd[0]} goes with a table; {file.name} has keys for it.")
-        run_methods(file, folder, command, as_json)
-        return
     frame, columns, goal, findings = read_table_and_goal(
         file, target, parse_kinds(kinds or []), task, (encoding, separator, sheet), groups, as_json
     )
@@ -232,7 +202,7 @@ def write_table(
     folder: Path, file: Path, kept: TableModel, found: Comparison, findings: Any, command: str
 ) -> dict[str, Any]:
     """Write the model, its coefficients and a summary; return the summary."""
-    from proxyprox_app.report.summary import write_json
+    from proxyprox_app.page import write_json
 
     coefficients, effects = kept.coefficients(), kept.about["effects"]
     doubts = []
@@ -253,8 +223,6 @@ def write_table(
         "columns": kept.columns.describe(),
         "effects": effects,
         "coefficients": coefficients,
-        "intervals_note": kept.about.get("note", ""),
-        "mean_without_label": kept.about.get("mean"),
         "classes": kept.classes,
         "model": str(folder / "model.json"),
         "summary": str(folder / "summary.json"),
@@ -363,15 +331,6 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
     for doubt in done["doubts"]:
         console.say(screen, f"\n{doubt}", "yellow")
     tell_coefficients(done["coefficients"], done["effects"])
-    if done["intervals_note"]:
-        console.say(screen, done["intervals_note"], "dim")
-    if (mean := done["mean_without_label"]) and not isinstance(mean[0], list):
-        classes = found.task == "classification"
-        what = f"are expected to be {kept.classes[-1]}" if classes else (
-            f"is the expected mean {kept.target}")  # fmt: skip
-        shown, *ends = (f"{each:.1%}" if classes else f"{each:.4g}" for each in mean)
-        text = f"\nOf the rows without a label {shown} {what} ({' to '.join(ends)})."
-        console.say(screen, text)
     console.tell_path(screen, f"\nModel ({found.chosen}, all labels): {done['model']}")
     console.tell_path(screen, f"To use it:  proxyprox predict {done['model']} NEW_FILE")
 

@@ -1,4 +1,4 @@
-"""The settings of a comparison or an audit, read from TOML and checked."""
+"""The settings of an audit, read from TOML and checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from proxyprox_app.study.tables import KINDS
 
 Family = Literal["linear", "logistic", "softmax", "poisson", "gamma"]
-Method = Literal["proxyprox", "dane", "sgd", "adam", "lbfgs", "erm"]
 Kind = Literal[*KINDS]  # type: ignore[valid-type]
 Text = Annotated[str, Field(min_length=1)]
 Strength = Annotated[float, Field(ge=0)]
@@ -73,26 +72,10 @@ class ProxyRows(_Section):
 
 
 class RunSettings(_Section):
-    """``[run]``: what is compared, how much, how often."""
+    """``[run]``: how rows are drawn."""
 
-    methods: list[Method] = ["proxyprox", "sgd", "erm"]
     batch_size: Count | Literal["all"] = 64
-    target_gradients: Count = 200
-    seeds: Count = 3
     seed: Annotated[int, Field(ge=0)] = 0
-
-    @model_validator(mode="after")
-    def _methods_go_with_the_batch(self) -> RunSettings:
-        """Check that exact methods get exact gradients."""
-        exact = {"lbfgs", "dane"} & set(self.methods)
-        if exact and self.batch_size != "all":
-            text = f'[run] methods: {", ".join(sorted(exact))} goes with batch_size = "all"'
-            raise ValueError(f"{text}, got {self.batch_size}.")
-        if "erm" in self.methods and self.batch_size == "all":
-            raise ValueError(
-                '[run] methods: erm fits the rows seen, and batch_size = "all" is all.'
-            )
-        return self
 
 
 class StudyConfig(_Section):
@@ -109,7 +92,7 @@ def example() -> str:
     return (files("proxyprox_app.study") / "example.toml").read_text(encoding="utf-8")
 
 
-def read_config(path: Path) -> StudyConfig:
+def read_config(path: Path, kind: Any = StudyConfig) -> Any:
     """Read and check a configuration file.
 
     Raises
@@ -118,7 +101,7 @@ def read_config(path: Path) -> StudyConfig:
         For a file that is not there or not TOML, an unknown or missing key, or a wrong value.
     """
     if path.suffix.lower() != ".toml":
-        text = f"{path.name} is no configuration, which ends in .toml: proxyprox run --example"
+        text = f"{path.name} is no configuration, which ends in .toml: proxyprox audit --example"
         raise ConfigError(f"{text} prints one. For a table: proxyprox run {path.name} --target …")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -127,12 +110,14 @@ def read_config(path: Path) -> StudyConfig:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not TOML ({error}); --example shows some.") from error
     try:
-        return StudyConfig.model_validate(tree)
+        return kind.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(f"{path.name}: {_sentence(error.errors(include_url=False)[0])}") from None
+        raise ConfigError(
+            f"{path.name}: {_sentence(error.errors(include_url=False)[0], kind)}"
+        ) from None
 
 
-def _sentence(found: Any) -> str:
+def _sentence(found: Any, kind: type[StudyConfig]) -> str:
     """Return the first error as the house writes them: place, what is allowed, what was given."""
     place, (section, *keys) = found["loc"], found["loc"]
     name = (
@@ -142,10 +127,10 @@ def _sentence(found: Any) -> str:
         case "value_error":
             return str(found["ctx"]["error"])
         case "missing":
-            return f"{name} is missing: proxyprox run --example shows it."
+            return f"{name} is missing: proxyprox audit --example shows it."
         case "extra_forbidden":
-            known = StudyConfig if len(place) == 1 else StudyConfig.model_fields[section].annotation
+            known = kind if len(place) == 1 else kind.model_fields[section].annotation
             what, names = "key" if keys else "section", ", ".join(known.model_fields)  # type: ignore[union-attr]
             return f"{name} is no known {what}; there are {names}."
     rule = str(found["msg"]).replace("Input should be", "must be")
-    return f"{name} {rule}, got {found['input']!r}. proxyprox run --example shows what is allowed."
+    return f"{name} {rule}, got {found['input']!r}. proxyprox audit --example shows it."

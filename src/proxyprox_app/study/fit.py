@@ -508,7 +508,8 @@ def compare_models(
         scores.append(Score(name, loss, second, gap, more))
     expected = _expected_of_best(matrix, groups, seed)
     chosen = best if wanted == "best" else wanted
-    perfect = losses[best].mean() < POLICY.perfect * losses["base-rate"].mean()
+    limit = POLICY.perfect_squared if task == "regression" else POLICY.perfect
+    perfect = losses[best].mean() < limit * losses["base-rate"].mean()
     perfect |= task == "classification" and scores[0].second[0] == 1
     measures = ("log-loss", "accuracy")
     if task == "regression":
@@ -846,11 +847,6 @@ def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -
                 about["intervals"] = [
                     [None if math.isnan(value) else value for value in end.tolist()] for end in ends
                 ]
-            about["note"] = estimator.inference_note_
-        if found.chosen == "proxyprox" and (~known).any():
-            mean = estimator.mean_prediction(X[~known], LEVEL)
-            if all(np.isfinite(each).all() for each in mean):
-                about["mean"] = [np.asarray(each).tolist() for each in mean]
     glm = FittedGLM.of(estimator, target.task)
     model = TableModel(made, glm, target.name, target.task, about)
     about["effects"] = model.effects(X)

@@ -1,27 +1,20 @@
-"""One's own tables as a problem, and methods run on it."""
+"""One's own tables as a problem: a target, a proxy, and the model that weights make."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 import sklearn.datasets
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import FAMILIES
-from proxyprox_app.report.summary import Point
 from proxyprox_app.study.columns import Columns, plain_object, yes_or_no
 from proxyprox_app.study.config import StudyConfig
-from proxyprox_app.study.fit import FittedGLM, TableModel
 from proxyprox_app.study.tables import (
     DataError,
     Finding,
@@ -34,23 +27,6 @@ from proxyprox_app.study.tables import (
 # How the name of a set that ships with scikit-learn begins, in place of a file.
 BUILT_IN = "sklearn:"
 _LOADERS = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-
-# Names of the methods, and the step sizes that are tried of those that need one.
-NAMES = {
-    "proxyprox": "proxyprox, its default",
-    "dane": "DANE",
-    "sgd": "SGD",
-    "adam": "Adam",
-    "lbfgs": "L-BFGS",
-    "erm": "ERM on the rows seen",
-}
-STEP_SIZES: dict[str, Sequence[float]] = {
-    "dane": np.geomspace(1e-2, 1e4, 7).tolist(),
-    "sgd": np.geomspace(1e-3, 1e2, 11).tolist(),
-    "adam": np.geomspace(1e-3, 1e1, 9).tolist(),
-}
-# Seed of the runs that choose a step size; no final run uses it.
-TUNING_SEED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -89,17 +65,6 @@ class Study:
             proxy = self.target.subsample(rows, rng=np.random.default_rng([run.seed, seed, 1]))
         size = None if run.batch_size == "all" else run.batch_size
         return pp.Problem(self.target.with_batch_size(size), proxy, self.penalty)
-
-    def model(self, w: Any, method: str) -> TableModel:
-        """Return weights with what the table's columns become, for new tables."""
-        family = self.config.model.family
-        matrix = np.asarray(w, dtype=np.float64).reshape(self.target.design.width, -1)
-        count = len(self.columns.feature_names)
-        intercept = matrix[count] if self.config.model.intercept else np.zeros(matrix.shape[1])
-        coef = np.ascontiguousarray(matrix[:count].T)
-        task = "classification" if FAMILIES[family].classifier else "regression"
-        glm = FittedGLM(family, list(self.classes), coef, intercept)
-        return TableModel(self.columns, glm, str(self.config.target.label), task, {"model": method})
 
 
 def read_study(config: StudyConfig, base: Path) -> Study:
@@ -206,88 +171,3 @@ def _labels(cells: Any, family: str, name: str) -> Any:
     if len(bad := text[values.isna()].dropna()):
         raise DataError(f"label: {bad.iloc[0]!r} in {name!r} is not a number.")
     return values.astype(object).where(values.notna(), None).to_numpy()
-
-
-# -- methods --------------------------------------------------------------------------------------
-
-
-def run_methods(study: Study, progress: Callable[[str], None]) -> Iterator[tuple[Point, Any]]:
-    """Run every method with every seed; yield its points, each with the answer it belongs to."""
-    run = study.config.run
-    for method in run.methods:
-        steps = STEP_SIZES.get(method, (math.nan,))
-        if len(steps) > 1:
-            progress(f"{NAMES[method]}: choosing a step size")
-        score = partial(_height, study, method, max(1, run.target_gradients // 4))
-        eta = min(steps, key=score) if len(steps) > 1 else steps[0]
-        for seed in range(run.seeds):
-            progress(f"{NAMES[method]}: run {seed + 1} of {run.seeds}")
-            for point, w in _run(study, method, eta, seed, run.target_gradients):
-                own = {"eta": eta if eta == eta else None, "tried": len(steps), "seed": seed}
-                yield {"panel": "your data", "method": NAMES[method], **own, **point}, w
-
-
-def _height(study: Study, method: str, budget: int, eta: float) -> float:
-    """Return the median suboptimality over the last third of a trial run."""
-    found = [point["suboptimality"] for point, _ in _run(study, method, eta, TUNING_SEED, budget)]
-    return median(math.inf if each is None else each for each in found[-max(1, len(found) // 3) :])
-
-
-def _run(study: Study, method: str, eta: float, seed: int, budget: int) -> list[tuple[Point, Any]]:
-    """Return the points of a run at up to 50 numbers of target gradients, with their answers."""
-    problem, begun = study.problem(seed), time.perf_counter()
-    rng = np.random.default_rng([study.config.run.seed, seed])
-    at = sorted({round(budget * j / 50) for j in range(51)})
-    points: list[tuple[Point, Any]] = []
-
-    def add(spent: float, w: Any, proxy_gradients: int = 0) -> None:
-        while len(points) < len(at) and at[len(points)] <= spent:
-            with np.errstate(all="ignore"):
-                value = problem.value(w) - study.optimum
-            point: Point = {"target_gradients": at[len(points)]}
-            point |= {"proxy_gradients": proxy_gradients}
-            point |= {"suboptimality": value if math.isfinite(value) else None}
-            points.append((point | {"seconds": time.perf_counter() - begun}, w))
-
-    w0 = study.target.zeros()
-    add(0, w0)
-    if method == "erm":
-        counts = np.zeros(study.target.design.rows)
-        for k in at[1:]:
-            for _ in range(k - points[-1][0]["target_gradients"]):
-                counts += np.bincount(problem.objective.sample(rng), minlength=len(counts))
-            seen = np.flatnonzero(counts)
-            weights = counts[seen] * study.target.sample_weight[seen]
-            part = study.target.rows(seen, sample_weight=weights)
-            add(k, minimise_exactly(part, points[-1][1], tol=1e-9, penalty=study.penalty))
-        return points
-    if method == "lbfgs":
-        best, spent = (math.inf, w0), 0
-
-        def ask(w: Any) -> tuple[float, Any]:
-            nonlocal best, spent
-            value, gradient = study.target.value_and_gradient(w)
-            best, spent = min(best, (value, w.copy()), key=lambda pair: pair[0]), spent + 1
-            add(spent, best[1])
-            return value, gradient
-
-        options: dict[str, Any] = {"maxcor": 50, "ftol": 0, "gtol": 0, "maxfun": budget}
-        scipy.optimize.minimize(ask, w0, jac=True, method="L-BFGS-B", options=options)
-        add(math.inf, best[1])
-        return points
-    kinds: dict[str, Any] = {"sgd": pp.SGD, "adam": pp.Adam, "dane": pp.DANE}
-    options = {"method": kinds[method](eta)} if method in kinds else {}
-
-    def after_step(step: Any) -> None:
-        add(step.ledger.target_gradients, step.answer, step.ledger.proxy_gradients)
-
-    with np.errstate(all="ignore"):
-        # A step size that is too large is tried on purpose; its numbers show it.
-        result = pp.minimize(
-            problem, budget=pp.Budget(target_gradients=budget), rng=rng, callback=after_step,
-            **options,
-        )  # fmt: skip
-        ended = result.success or result.status in (pp.Status.ABOVE_START, pp.Status.STALLED)
-        last = result.w if ended else np.full_like(w0, np.nan)
-        add(math.inf, last, int(result.ledger.proxy_gradients))
-    return points

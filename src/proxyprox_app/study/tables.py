@@ -1,8 +1,8 @@
 """Tables from files, as they come.
 
-:func:`read_table` returns a pandas DataFrame of a CSV, Parquet, Excel, svmlight or npz file:
-separator, encoding, header and decimal commas are found out. What its columns become in a model is
-the business of :class:`proxyprox_app.study.columns.Columns`.
+:func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding,
+header and decimal commas are found out. What its columns become in a model is the business of
+:class:`proxyprox_app.study.columns.Columns`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,15 +36,11 @@ ENDINGS = {
     **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
-    **dict.fromkeys((".svm", ".svmlight", ".libsvm"), "svmlight"),
-    ".npz": "npz",
 }
 
 # What a column can be in a model.
 KINDS = ("number", "category", "text", "date", "drop")
 
-# Cells of an svmlight file beyond which a table of all its zeros is too large.
-MOST_CELLS = 10**8
 # Lines looked at to find the separator, and the first of them that may hold a title.
 LOOKED_AT, TITLES = 200, 20
 # What stands for an empty cell, in lower case.
@@ -112,8 +108,9 @@ class Cells(NamedTuple):
         findings = list(self.findings)
         names = {*text, *(name.lower() for name in text if name not in self.frame)}
         texts = {n: strip(self.frame[n]) for n in self.frame if _is_text(self.frame[n])}
-        votes = sum(map(comma_votes, texts.values()))
-        told = "" if not votes else "," if votes > 0 else "."
+        votes = {name: comma_votes(cells) for name, cells in texts.items()}
+        total = sum(votes.values())
+        told = "" if not total else "," if total > 0 else "."
         usual = {"": "", ";": ","}.get(self.separator, ".")
         mark = told or decimal or usual
         columns = dict(self.frame.items())
@@ -121,7 +118,7 @@ class Cells(NamedTuple):
             if name in names or name.lower() in names:
                 columns[name] = cells
             else:
-                columns[name] = _typed(cells, mark, name, findings)
+                columns[name] = _typed(cells, mark, name, findings, votes[name])
         return Loaded(pd.DataFrame(columns, index=self.frame.index), findings, mark)
 
     def text(self, names: Sequence[str] | None = None) -> Frame:
@@ -144,8 +141,7 @@ def read_table(
     ----------
     path : path-like
         The file. Its ending tells the format: ``.csv``, ``.tsv``, ``.txt``, also with ``.gz``,
-        ``.bz2`` or ``.xz`` behind it, ``.parquet``, ``.pq``, ``.xlsx``, ``.xlsm``, ``.svm``,
-        ``.npz``.
+        ``.bz2`` or ``.xz`` behind it, ``.parquet``, ``.pq``, ``.xlsx``, ``.xlsm``.
     encoding : str, optional
         Of a text file. Default: UTF-8 or UTF-16 if it is that, else Windows-1252.
     separator : str, optional
@@ -161,8 +157,7 @@ def read_table(
         too. Text with leading zeros stays text. Other cells are stripped text, missing where empty;
         what Parquet and Excel call a date, a truth value or a category stays that. Titles above
         the header, empty rows and unnamed empty columns are left out. Names are stripped, and of
-        equal ones the second gets the ending ``.2``. The columns of svmlight and npz files are
-        ``x1``, ``x2``, … unless an npz has ``feature_names``; the labels are ``label`` and ``y``.
+        equal ones the second gets the ending ``.2``.
 
     Raises
     ------
@@ -358,62 +353,9 @@ def _read_parquet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> F
     return frame.reset_index() if named else frame
 
 
-def _read_svmlight(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
-    X, y = parse_svmlight(read_bytes(path))
-    if X.shape[0] * X.shape[1] > MOST_CELLS:
-        size = f"{X.shape[0]:,} rows of {X.shape[1]:,} columns"
-        raise ValueError(f"{size} are too many for a table: logistic_regression takes them sparse.")
-    return pd.DataFrame(X.toarray(), columns=_numbered_names(X)).assign(label=y)
-
-
-def parse_svmlight(
-    text: bytes, n_features: int | None = None, zero_based: bool | str = "auto"
-) -> tuple[Any, Any]:
-    """Return svmlight text as a CSR matrix and its labels."""
-    from sklearn.datasets import load_svmlight_file
-
-    try:
-        X, y = load_svmlight_file(io.BytesIO(text), n_features=n_features, zero_based=zero_based)
-    except (ValueError, OverflowError, IndexError) as error:
-        fault = f"not LIBSVM text, 'label index:value …' on each line ({error})"
-        raise ValueError(fault) from error
-    if 0 in X.shape:
-        raise ValueError("it is empty: no row with a feature in it")
-    if not (np.isfinite(X.data).all() and np.isfinite(y).all()):
-        raise ValueError("it holds a value that is not finite")
-    return X, y
-
-
-def _read_npz(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
-    """Return the matrix X of an archive, and its other arrays of as many entries, as columns."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError("not a zip file, which an npz file is: np.savez writes one.")
-    with np.load(path, allow_pickle=False) as found:
-        X: Any = found["X"] if "X" in found.files else np.empty(0)
-        if X.ndim != 2 or X.dtype.kind not in "biuf" or 0 in X.shape:
-            got = f"shape {X.shape} and type {X.dtype}; arrays: {', '.join(found.files)}"
-            raise ValueError(f"the array 'X' must be a table of numbers, got {got}.")
-        rest = {}
-        for name in found.files:
-            with suppress(ValueError):  # Python objects, which are not read
-                rest[name] = found[name]
-    names = rest.pop("feature_names", None)
-    names = _numbered_names(X) if names is None else list(map(str, names))
-    if len(names) != X.shape[1]:
-        raise ValueError(f"{len(names)} feature_names for {X.shape[1]} columns of 'X'.")
-    own = {name: array for name, array in rest.items() if array.shape == (len(X),)}
-    return pd.concat([pd.DataFrame(X, columns=names), pd.DataFrame(own)], axis=1)
-
-
-def _numbered_names(X: Any) -> list[str]:
-    return [f"x{i}" for i in range(1, X.shape[1] + 1)]
-
-
 _READERS: dict[str, Callable[..., Frame]] = {
     "excel": _read_sheet,
     "parquet": _read_parquet,
-    "svmlight": _read_svmlight,
-    "npz": _read_npz,
 }
 
 
@@ -537,7 +479,7 @@ def as_text(cells: Series) -> Series:
     return cells.astype(object).map(text, na_action="ignore").astype(TEXT)
 
 
-def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> Series:
+def _typed(cells: Series, decimal: str, name: str, findings: list[Finding], votes: int) -> Series:
     """Return cells of text, or of Python objects as Excel has them, as one type, else as text."""
     import pandas as pd
 
@@ -556,7 +498,7 @@ def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> S
         and cells.map(lambda cell: isinstance(cell, (list, dict, set, tuple, np.ndarray))).any()
     ):
         return cells  # whoever uses the column says so
-    numbers = to_numbers(cells, decimal)
+    numbers = to_numbers(cells, decimal, votes)
     text = as_text(cells)
     if 0 < numbers.notna().sum() == text.notna().sum() and not is_coded(text):
         if example := _scientific(text):
@@ -598,7 +540,7 @@ def comma_votes(cells: Series) -> int:
     return int((comma & ~point).sum()) - int((point & ~comma).sum())
 
 
-def to_numbers(cells: Series, decimal: str = "") -> Series:
+def to_numbers(cells: Series, decimal: str = "", votes: int | None = None) -> Series:
     """Return cells as numbers, NaN if there is none.
 
     Parameters
@@ -607,6 +549,8 @@ def to_numbers(cells: Series, decimal: str = "") -> Series:
         Numbers, or text: groups of three, money and percent signs (5 % is 0.05) are understood.
     decimal : {"", ",", "."}
         What decimals of text are behind if as many cells are numbers with either mark.
+    votes : int, optional
+        What :func:`comma_votes` says of the cells.
     """
     import pandas as pd
 
@@ -614,7 +558,8 @@ def to_numbers(cells: Series, decimal: str = "") -> Series:
         values: Any = pd.to_numeric(cells, errors="coerce")
         values = values.astype(np.float64)
         return values.where(np.isfinite(values))
-    comma = (comma_votes(cells) or (decimal == ",")) > 0
+    votes = comma_votes(cells) if votes is None else votes
+    comma = votes > 0 or (votes == 0 and decimal == ",")
     text, percent = _bare(_only_text(cells))
     text = text.where(_matches(text, _COMMA if comma else _POINT))
     if comma:

@@ -37,8 +37,7 @@ def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
-    for name in ("plot_svg", "glyph"):
-        monkeypatch.setattr(f"proxyprox_app.report.figures.{name}", lambda *_: "")
+    monkeypatch.setattr("proxyprox_app.study.demo.curves_svg", lambda *_: "")
 
 
 @pytest.fixture
@@ -61,10 +60,7 @@ l2 = 1e-2
 file = "rows.csv"
 label = "bought"
 [run]
-methods = ["proxyprox", "sgd"]
 batch_size = 16
-target_gradients = 10
-seeds = 1
 """
 
 

@@ -84,7 +84,7 @@ def test_interrupted_while_a_command_is_imported(
     monkeypatch.delitem(sys.modules, "proxyprox_app.study.config", raising=False)
     monkeypatch.delattr("proxyprox_app.study.config", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
-    result = invoke("run", "--example")
+    result = invoke("audit", "--example")
     assert result.exit_code == 130
     assert result.stderr == "Interrupted.\n"
 
@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_written_is_refused(
     ) as other:  # fmt: skip
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
-        for words in (["run", config], ["audit", config], ["demo"]):
+        for words in (["audit", config], ["demo"]):
             result = invoke(*words, "--output", folder)
             assert result.exit_code == 2, result.output
             shown = "".join(result.stderr.split())

@@ -35,10 +35,7 @@ def in_toml(text: str) -> str:
     return re.sub(r"\\x(..)", r"\\u00\1", text.encode("unicode_escape").decode())
 
 
-@pytest.mark.parametrize("command", ["run", "audit"])
-def test_names_of_files_columns_and_classes(
-    shows: Callable[..., str], tmp_path: Path, command: str
-) -> None:
+def test_names_of_files_columns_and_classes(shows: Callable[..., str], tmp_path: Path) -> None:
     cell = HOSTILE.replace("\r", "")
     data, config = tmp_path / f"ro{cell.replace('/', '')}ws.csv", tmp_path / "mine.toml"
     settings = '[model]\nfamily = "logistic"\n[target]\n'
@@ -51,17 +48,16 @@ def test_names_of_files_columns_and_classes(
     ):
         data.write_text(table, encoding="utf-8")
         config.write_text(settings.replace("LABEL", in_toml(label)), encoding="utf-8")
-        assert "\\x1b[31m" in shows(command, config, "--output", tmp_path / "out")
+        assert "\\x1b[31m" in shows("audit", config, "--output", tmp_path / "out")
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_run_and_its_page(shows: Callable[..., str], config: Path, csv: Path) -> None:
     cell = HOSTILE.replace("\r", "").replace("/", "")
     odd = csv.with_name(f"<b>{cell}.csv")
     odd.write_text(csv.read_text().replace("a,b,", f"a<b>{cell},b,").replace("yes", f"yes{cell}"))
     named = config.with_name(f"<b>{cell}.toml")
     named.write_text(config.read_text().replace("rows.csv", in_toml(odd.name)))
-    for command, page in (("run", "report.html"), ("audit", "audit.html")):
+    for command, page in (("audit", "audit.html"),):
         folder = config.parent / f"{page}{cell}"
         assert "\\x1b[31m" in shows(*command.split(), named, "--output", folder)
         html = (folder / page).read_text(encoding="utf-8")
@@ -72,8 +68,7 @@ def test_a_run_and_its_page(shows: Callable[..., str], config: Path, csv: Path) 
         assert "<b>" not in text
 
 
-@pytest.mark.parametrize("command", ["run", "audit"])
-def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path, command: str) -> None:
+def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / f"mine{HOSTILE.replace('/', '')}.toml"
     odd = in_toml(HOSTILE)
     for text in (
@@ -85,9 +80,9 @@ def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path, co
         f'[target]\nfile = "sklearn:{odd}"\n',
     ):
         path.write_text(text, encoding="utf-8", newline="")
-        assert "Error" in shows(command, path, "--output", tmp_path / f"out{HOSTILE}")
+        assert "Error" in shows("audit", path, "--output", tmp_path / f"out{HOSTILE}")
     path.unlink()
-    assert "\\x1b[31m" in shows(command, path)
+    assert "\\x1b[31m" in shows("audit", path)
 
 
 def test_labels_that_are_imported(shows: Callable[..., str], tmp_path: Path) -> None:
@@ -106,7 +101,7 @@ def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) ->
     for words in (
         (HOSTILE,),
         (f"--{HOSTILE}",),
-        ("run", "a.toml", HOSTILE),
+        ("audit", "a.toml", HOSTILE),
         ("plan", "--delta", HOSTILE),
         ("plan", f"--{HOSTILE}", "1"),
         ("label", tmp_path / HOSTILE.replace("/", ""), "--classes", HOSTILE),

@@ -162,8 +162,9 @@ def test_other_rows_and_answers_that_cannot_be_used(rows: Path, tmp_path: Path) 
     assert "needs the rows in a file" in words(ask("-", "", "--show", "text"))
     (tmp_path / "rows.dat").write_text("1\n")
     assert "format=" not in ask(tmp_path / "rows.dat", "").output
-    numbers = tmp_path / "numbers.npz"
-    np.savez(numbers, X=np.arange(1.0, 41.0).reshape(20, 2))
+    numbers = tmp_path / "numbers.csv"
+    lines = [f"{2 * i + 1},{2 * i + 2}" for i in range(20)]
+    numbers.write_text("\n".join(["x1,x2", *lines]))
     target = tmp_path / "out.csv"
     assert "x1: " in ask(numbers, "up\n\n", "--export", target).output
     assert len(target.read_text().splitlines()) == 2

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
@@ -216,8 +215,9 @@ def test_many_windows_at_once(server: Server, act: Callable[..., Any]) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")
 def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any) -> None:
-    path = tmp_path / "rows.npz"
-    np.savez(path, X=np.arange(1.0, 41.0).reshape(20, 2) % 7)
+    path = tmp_path / "rows.csv"
+    lines = [f"{i % 7},{(i + 3) % 5}" for i in range(20)]
+    path.write_text("\n".join(["x1,x2", *lines]))
     command = ["label", str(path), "--classes", "up,down", "--web"]
     code = "from proxyprox_app.cli import main; main()"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -16,7 +16,7 @@ from experiments.cifar10.training import Training  # noqa: E402
 from proxyprox.torch import estimate_confusion  # noqa: E402
 
 SMALL = {"lr": 1e-3, "batch_size": 16}
-OURS = {**SMALL, "inner": "adam", "inner_steps": 2, "anchor": "paired", "correction_weight": 0.5}
+OURS = {**SMALL, "inner_steps": 2, "anchor": "paired", "correction_weight": 0.5}
 RECIPES = (
     Recipe("target alone", "adamw", **SMALL),
     Recipe("proxy alone", "adamw", source="proxy", **SMALL),
@@ -29,7 +29,7 @@ RECIPES = (
         **SMALL,
         inner_steps=2,
         correction_weight=0.5,
-        way="corrected",
+        corrected=True,
     ),
     Recipe("ours", correction="plain", weight_decay=0.1, warmup=0.2, average=0.5, **OURS),
 )

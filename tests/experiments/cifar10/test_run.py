@@ -25,7 +25,7 @@ RECIPES = (
     Recipe("AdamW", "adamw", lr=1e-3, weight_decay=0.1, batch_size=16),
     Recipe("ProxyProx", **SMALL),
     Recipe(
-        "everything at once", **SMALL, correction="ema", resample_every=2, average=0.5, refresh=2,
+        "everything at once", **SMALL, correction="ema", average=0.5, refresh=2,
         augment=True, proxy_augment=True, label_smoothing=0.1, warmup=0.2, inner_lr_end=0.001,
         inner_steps_end=1, weight_decay=1e-3, schedule="linear",
     ),

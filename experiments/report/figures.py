@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.report.summary import QUARTILES
 from proxyprox._util.extras import require
 from proxyprox._util.text import printable
-from proxyprox_app.report.summary import QUARTILES
 
 # The colour of a method on every page and figure, by the first expression found in its name. After
 # Okabe and Ito, with the light colours darkened and black left out, so that each has a contrast of

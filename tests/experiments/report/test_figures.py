@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from experiments.figures import draw_panels, save_figures
+from experiments.report.figures import draw_curves, plot_svg, styles
+from experiments.report.summary import summarise
 from proxyprox._util.extras import MissingExtraError
-from proxyprox_app.report.figures import draw_curves, plot_svg, styles
-from proxyprox_app.report.summary import summarise
 
 Rows = list[dict[str, Any]]
 

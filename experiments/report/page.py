@@ -6,7 +6,6 @@ policy forbids to fetch anything. The template escapes every string that comes f
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import tomllib
@@ -16,12 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from proxyprox._util.extras import require
-from proxyprox._util.files import atomic_write_text
-from proxyprox._util.text import printable
-from proxyprox_app.report import figures
-from proxyprox_app.report.figures import COSTS, field_label, in_order, styles
-from proxyprox_app.report.summary import (
+from experiments.report import figures
+from experiments.report.figures import COSTS, field_label, in_order, styles
+from experiments.report.summary import (
     LIMITS,
     flat,
     joint_confidence,
@@ -30,9 +26,12 @@ from proxyprox_app.report.summary import (
     versions,
     without_home,
 )
+from proxyprox._util.extras import require
+from proxyprox._util.files import atomic_write_text
+from proxyprox._util.text import printable
 
 TERMS: dict[str, str] = tomllib.loads(
-    resources.files("proxyprox_app.report").joinpath("templates/glossary.toml").read_text("utf-8")
+    resources.files("experiments.report").joinpath("templates/glossary.toml").read_text("utf-8")
 )
 """What a word means, by an expression that finds the word; a page lists those that it uses."""
 
@@ -52,7 +51,7 @@ def write_report(
     folder : path-like
         Existing folder.
     rows : sequence of mappings
-        Rows of :func:`proxyprox_app.report.summary.summarise`, for a page of one section.
+        Rows of :func:`experiments.report.summary.summarise`, for a page of one section.
     sections : sequence of mappings
         In place of rows: the arguments of :func:`section`, one mapping for each.
     name : str
@@ -85,7 +84,7 @@ def write_report(
         section(**part) for part in sections or ([{"rows": rows, **own}] * bool(rows))
     ]
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("proxyprox_app.report"),
+        loader=jinja2.PackageLoader("experiments.report"),
         autoescape=True,
         # Characters that act on a reader's screen are escapes too; jinja2's own markup is safe.
         finalize=lambda value: printable(value) if type(value) is str else value,
@@ -120,7 +119,7 @@ def section(
     Parameters
     ----------
     rows : sequence of mappings
-        Rows of :func:`proxyprox_app.report.summary.summarise`.
+        Rows of :func:`experiments.report.summary.summarise`.
     metric : str
         Field on the y axis, of which the rows hold ``_median``, ``_q25`` and ``_q75``, perhaps
         ``_low`` and ``_high``; less is better.
@@ -220,38 +219,3 @@ def number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,.0f}" if abs(value) < 1e9 and value % 1 == 0 else f"{value:,.4g}"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: None if not finite, the name of a constant, else its repr."""
-    if hasattr(value, "_asdict"):
-        value = value._asdict()
-    if isinstance(value, Mapping):
-        return {str(name): plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return getattr(value, "name", repr(value))
-
-
-def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
-    """Return an audit, and the plan made of it, as JSON values; what one lacks is left out."""
-    names = (
-        "verdict", "leaning", "sentence", "doubts", "reasons", "confidence", "epsilon",
-        "epsilon_source", "rounds", "rounds_without", "rounds_lbfgs", "delta", "H", "mu", "sigma2",
-        "misfits",
-    )  # fmt: skip
-    found = {name: plain(getattr(audit, name)) for name in names if hasattr(audit, name)}
-    if hasattr(audit, "prediction"):
-        ways = {"sgd": "sgd", "proxyprox": "proxyprox", "offered": "best"}
-        found["rehearsed"] = {
-            way: plain(getattr(audit.prediction, name).steps) for way, name in ways.items()
-        }
-        found["scale"] = plain(audit.scale.value)
-    steps = ("method", "steps", "averaging", "stop", "expected", "reaches", "notes")
-    planned = {name: plain(getattr(plan, name)) for name in steps}
-    planned["bill"] = plain(vars(plan.bill))
-    return {**found, "ledger": audit.ledger.as_dict(), "plan": planned}

@@ -11,16 +11,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-import proxyprox as pp
+from experiments.report.page import write_report
+from experiments.report.summary import last_rows, summarise
 from proxyprox._util.extras import MissingExtraError
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
-from proxyprox.diagnostics.report import Audit
-from proxyprox_app.report.page import audit_values, write_report
-from proxyprox_app.report.summary import last_rows, summarise
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -43,15 +38,6 @@ def report(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
         costs=[{"method": row["method"], "proxy_hvps": None} for row in last_rows(rows)[:4]],
         notes=[EVIL],
     )
-
-
-@pytest.fixture(scope="session")
-def found() -> Audit:
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 6)) * np.geomspace(1, 0.1, 6)
-    y = X.sum(axis=1) + rng.logistic(size=200) > 0
-    target = pp.logistic_regression(X, y, l2=1e-2, batch_size=32)
-    return audit(pp.Problem(target, target.subsample(60, rng=1)), rng=0)
 
 
 class Outline(html.parser.HTMLParser):
@@ -84,13 +70,6 @@ def test_pages_are_whole_and_self_contained(report: Path) -> None:
             assert secret not in words or len(secret) < 5
     for words in ("Ledger", "grid.steps", "~/runs", "1e-06", "Versions", "processor", "It worked."):
         assert words in report.read_text(encoding="utf-8")
-
-
-def test_an_audit_is_json(found: Audit) -> None:
-    values = json.loads(json.dumps(audit_values(found, plan(found)), allow_nan=False))
-    assert values["verdict"] == found.verdict.name
-    assert values["delta"]["estimate"] == found.delta.estimate
-    assert values["plan"]["steps"] == plan(found).steps
 
 
 def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from experiments.compare import ERM, LEDGER_FIELDS
 from experiments.comparison import method_costs, panels, print_panels, sentences
-from proxyprox_app.report.summary import joint_confidence, last_rows, summarise, write_json
+from experiments.report.summary import joint_confidence, last_rows, summarise, write_json
 
 
 def test_one_row_for_each_panel_method_and_x(records: list[dict[str, Any]], tmp_path: Path) -> None:

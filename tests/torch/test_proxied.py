@@ -1,0 +1,323 @@
+"""Proxied: its steps against steps written by hand, any optimiser, its state, its warnings."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+import warnings
+
+import pytest
+import torch
+from torch.nn.functional import mse_loss
+from torch.optim.lr_scheduler import LambdaLR
+
+from proxyprox.torch import (
+    WAYS,
+    NonFiniteError,
+    Proxied,
+    Proxy,
+    ProxyAdamW,
+    ProxyScaleWarning,
+    ProxyStepWarning,
+    Way,
+    default_way,
+)
+
+X = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+Y = torch.tanh(X @ torch.tensor([[1.0], [-2.0], [0.5], [0.0]]))
+OPTIONS = {"lr": 0.02, "betas": (0.8, 0.95), "weight_decay": 0.1}
+CHEAP, TARGET = ([(X[i : i + 8], Y[i : i + 8]) for i in range(at, at + 32, 8)] for at in (0, 32))
+STEPS = 12
+
+
+def network(*, normalised=False):
+    torch.manual_seed(1)
+    middle = [torch.nn.BatchNorm1d(8)] if normalised else []
+    return torch.nn.Sequential(
+        torch.nn.Linear(4, 8), *middle, torch.nn.Tanh(), torch.nn.Linear(8, 1)
+    )
+
+
+def parts(way="late", model=None, make=None, **options):
+    model = model or network()
+
+    def loss(batch):
+        return mse_loss(model(batch[0]), batch[1])
+
+    optimizer = (make or (lambda p: torch.optim.AdamW(p, **OPTIONS)))(model.parameters())
+    given = {"proxy": Proxy(CHEAP, loss), "way": way, "model": model, "target_steps": STEPS}
+    return model, loss, Proxied(optimizer, **{**given, "proxy_steps": 3, **options})
+
+
+def train(loss, optimizer, steps=STEPS, start=0, scheduler=None):
+    optimizer.pretrain()
+    for k in range(start, start + steps):
+        optimizer.zero_grad()
+        loss(TARGET[k % 4]).backward()
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+
+
+def weights(model):
+    return torch.cat([v.detach().double().flatten() for v in model.state_dict().values()])
+
+
+def by_hand(way):
+    """Train in a way, written as one would without the library."""
+    model = network()
+    params, adamw = list(model.parameters()), torch.optim.AdamW(model.parameters(), **OPTIONS)
+    state = {"cheap": 0, "mean": None, "done": 0}
+
+    def gradient(batch):
+        return torch.autograd.grad(mse_loss(model(batch[0]), batch[1]), params)
+
+    def cheap():
+        state["cheap"] += 1
+        return gradient(CHEAP[(state["cheap"] - 1) % 4])
+
+    def step(found):
+        s, n = state["done"], STEPS * (1 + way.proxy_steps)
+        first = round(way.before * way.proxy_steps * STEPS)
+        warm, after = min(1, (s + 1) / (0.05 * n)), (s - first) / (n - first)
+        rate = 1.0 if s < first else (1 + math.cos(math.pi * after)) / 2
+        if way.restart:
+            length = first if s < first else n - first
+            at = s if s < first else s - first
+            rate = (1 + math.cos(math.pi * at / length)) / 2 * (1 if s < first else way.restart)
+            warm = min(1, (at + 1) / (0.05 * length))
+        adamw.param_groups[0]["lr"] = OPTIONS["lr"] * rate * warm
+        state["done"] += 1
+        for p, g in zip(params, found, strict=True):
+            p.grad = g
+        adamw.step()
+
+    taken = 0
+    while taken < round(way.before * way.proxy_steps * STEPS):
+        step(cheap())
+        taken += 1
+    for k in range(STEPS):
+        share = min(1.0, (k + 1) / (STEPS - 1)) ** (1 / (1 + way.growth))
+        due = round(way.proxy_steps * STEPS * (way.before + (1 - way.before) * share))
+        g = gradient(TARGET[k % 4])
+        if way.theta and due > taken:
+            new = [x - y for x, y in zip(g, cheap(), strict=True)]
+            old = state["mean"] or new
+            state["mean"] = [0.8 * m + 0.2 * d for m, d in zip(old, new, strict=True)]
+        g = [way.weight * x for x in g]
+        if way.joint and due > taken:
+            g = [x + y for x, y in zip(g, cheap(), strict=True)]
+            taken, state["done"] = taken + 1, state["done"] + 1
+        step(g)
+        while taken < due:
+            g = cheap()
+            if way.theta:
+                g = [x + way.theta * m for x, m in zip(g, state["mean"], strict=True)]
+            step(g)
+            taken += 1
+    return weights(model), state["cheap"]
+
+
+@pytest.mark.parametrize("name", list(WAYS))
+def test_each_way_is_what_it_says(name):
+    model, loss, optimizer = parts(name)
+    train(loss, optimizer)
+    expected, cheap = by_hand(optimizer.way)
+    torch.testing.assert_close(weights(model), expected, rtol=1e-5, atol=1e-6)
+    found = optimizer.metrics()
+    assert (found["target_gradients"], found["proxy_sampled_gradients"]) == (STEPS, cheap)
+    assert found["displacement"] > 0
+
+
+def test_a_way_without_an_end_steps_evenly_at_the_rate_of_the_optimiser():
+    model, loss, optimizer = parts(Way(proxy_steps=2), target_steps=None, proxy_steps=None)
+    other = network()
+    adamw, cheap = torch.optim.AdamW(other.parameters(), **OPTIONS), 0
+    train(loss, optimizer, 5)
+    for k in range(5):
+        for batch in (TARGET[k % 4], CHEAP[cheap % 4], CHEAP[(cheap + 1) % 4]):
+            adamw.zero_grad()
+            mse_loss(other(batch[0]), batch[1]).backward()
+            adamw.step()
+        cheap += 2
+    torch.testing.assert_close(weights(model), weights(other), rtol=1e-5, atol=1e-6)
+
+
+def test_every_optimiser_that_steps_on_gradients():
+    makers = {
+        "sgd": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        "adafactor": lambda p: torch.optim.Adafactor(p, lr=0.05),
+        "rprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    }
+    if hasattr(torch.optim, "Muon"):
+        makers["muon"] = lambda p: torch.optim.Muon([q for q in p if q.ndim == 2], lr=0.05)
+    for name, make in makers.items():
+        for way in ("late", "corrected"):
+            _, loss, optimizer = parts(way, make=make)
+            before = loss((X, Y)).item()
+            train(loss, optimizer)
+            assert loss((X, Y)).item() < 0.8 * before, name
+    for wrong in (torch.optim.LBFGS, torch.optim.SparseAdam, lambda p: 3):
+        with pytest.raises(TypeError, match="optimizer"):
+            parts(make=wrong)
+
+
+@pytest.mark.parametrize(
+    ("way", "pretrained", "stop"),
+    [("late", 7, 0), ("late", None, 5), ("corrected", None, 6), ("growing", None, 9)],
+)
+def test_resumed_runs_are_the_same_bit_for_bit(way, pretrained, stop):
+    model, loss, optimizer = parts(way, network(normalised=True))
+    if pretrained:
+        assert optimizer.pretrain(pretrained) == 36 - pretrained
+    else:
+        train(loss, optimizer, stop)
+    file = io.BytesIO()
+    torch.save(copy.deepcopy((model.state_dict(), optimizer.state_dict())), file)
+    train(loss, optimizer, STEPS - stop, stop)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    other, loss, again = parts(way, network(normalised=True))
+    other.load_state_dict(saved[0])
+    again.load_state_dict(saved[1])
+    train(loss, again, STEPS - stop, stop)
+    assert torch.equal(weights(model), weights(other))
+    assert again.ledger.target_gradients == STEPS
+
+
+def test_pretraining_in_the_first_step():
+    _, loss, optimizer = parts("late")
+    loss(TARGET[0]).backward()
+    optimizer.step()
+    assert optimizer.ledger.proxy_sampled_gradients == 36
+    assert optimizer.pretrain() == 0
+    _, loss, optimizer = parts("late")
+    seen = []
+
+    def closure():
+        seen.append(optimizer.ledger.proxy_sampled_gradients)
+        optimizer.zero_grad()
+        value = loss(TARGET[0])
+        value.backward()
+        return value
+
+    assert optimizer.step(closure) > 0
+    assert seen == [36]
+
+
+def test_a_scheduler_of_the_user_rules_the_rate():
+    _, loss, optimizer = parts("late")
+    scheduler = LambdaLR(optimizer, lambda k: 0.5**k)
+    rates = []
+    optimizer._optimizer.register_step_pre_hook(lambda o, *_: rates.append(o.param_groups[0]["lr"]))
+    train(loss, optimizer, scheduler=scheduler)
+    assert rates[:37] == [0.02] * 37
+    assert rates[-1] == pytest.approx(0.02 * 0.5**11)
+
+
+def test_too_long_proxy_steps_are_said():
+    for lr, warned in ((1.0, True), (0.001, False)):
+        w = torch.nn.Parameter(torch.tensor([0.1]))
+        sgd = torch.optim.SGD([w], lr=lr)
+        optimizer = Proxied(sgd, proxy=lambda w=w: w.abs().sum(), way=Way(proxy_steps=7))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(77):
+                w.grad = torch.zeros(1)
+                optimizer.step()
+        assert [one.category for one in caught] == [ProxyStepWarning] * warned
+
+
+def test_a_sum_beside_a_mean_is_said():
+    model, loss, _ = parts()
+    proxy = Proxy(CHEAP, lambda batch: 64 * loss(batch))
+    for way in ("interleaved", "late"):
+        optimizer = ProxyAdamW(model.parameters(), 0.0, proxy=proxy, way=way, target_steps=4)
+        optimizer.pretrain()
+        loss(TARGET[0]).backward()
+        with pytest.warns(ProxyScaleWarning, match="sum over the batch"):
+            optimizer.step()
+
+
+def test_a_proxy_that_is_not_finite_leaves_the_weights():
+    model, loss, optimizer = parts("interleaved")
+    train(loss, optimizer, 3)
+    before, sound = weights(model), optimizer.proxy.loss_of
+    optimizer.proxy.loss_of = lambda batch: loss(batch) * math.nan
+    loss(TARGET[0]).backward()
+    with pytest.raises(NonFiniteError):
+        optimizer.step()
+    assert torch.equal(weights(model), before)
+    optimizer.proxy.loss_of = sound
+    train(loss, optimizer, 3)
+    assert torch.isfinite(weights(model)).all()
+
+
+def test_groups_keep_their_rates():
+    model, loss, _ = parts()
+    groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}]
+    optimizer = ProxyAdamW(groups, 0.01, proxy=Proxy(CHEAP, loss), model=model, target_steps=4)
+    train(loss, optimizer, 4)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.01]
+    with pytest.warns(UserWarning, match="target_steps=4"):
+        train(loss, optimizer, 1)
+
+
+def test_wrong_arguments_are_named():
+    model, loss, _ = parts()
+    given = {"params": list(model.parameters()), "proxy": Proxy(CHEAP, loss), "model": model}
+    wrong = [("proxy", None), ("way", "both"), ("way", 3), ("proxy_steps", -1), ("proxy", [])]
+    wrong += [("target_steps", 0), ("model", torch.nn.Linear(2, 2)), ("proxy_mode", "still")]
+    for name, value in wrong:
+        with pytest.raises((TypeError, ValueError), match=name):
+            ProxyAdamW(**{**given, "target_steps": 4, name: value})
+    with pytest.raises(ValueError, match="target_steps"):
+        ProxyAdamW(**given, way="late")
+    for name, value in {
+        "before": 2.0,
+        "growth": -1,
+        "weight": 0,
+        "theta": 2,
+        "averaging": 0,
+    }.items():
+        with pytest.raises(ValueError, match=name):
+            Way(**{name: value})
+    for options in ({"target_rows": "old"}, {"proxy": "good"}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            default_way(**options)
+    table = torch.nn.Embedding(3, 2, sparse=True)
+    optimizer = ProxyAdamW(table.parameters(), proxy=lambda: table.weight.sum())
+    table(torch.tensor([0])).sum().backward()
+    with pytest.raises(RuntimeError, match="sparse"):
+        optimizer.step()
+
+
+def test_states_of_others_are_refused_or_warned_of():
+    model, loss, optimizer = parts("corrected")
+    train(loss, optimizer, 2)
+    with pytest.raises(ValueError, match="state_dict"):
+        optimizer.load_state_dict(torch.optim.AdamW(model.parameters()).state_dict())
+    with pytest.warns(UserWarning, match="way"):
+        parts("late")[2].load_state_dict(optimizer.state_dict())
+
+
+def test_batches_come_from_the_proxy_that_agrees():
+    model, loss, _ = parts()
+    drawn = {"same": 0, "opposite": 0}
+
+    def counted(name, sign):
+        def of(batch):
+            drawn[name] += 1
+            return mse_loss(model(batch[0]), sign * batch[1])
+
+        return Proxy(CHEAP, of)
+
+    proxies = [counted("same", 1.0), counted("opposite", -1.0)]
+    given = {"proxy": proxies, "way": "interleaved", "target_steps": STEPS, "proxy_steps": 4}
+    optimizer = ProxyAdamW(model.parameters(), 0.01, **given, probe=False)
+    train(loss, optimizer)
+    assert drawn["same"] > 5 * drawn["opposite"]
+    again = ProxyAdamW(model.parameters(), 0.01, **given)
+    again.load_state_dict(optimizer.state_dict())
+    assert again.proxy.weights == optimizer.proxy.weights
