@@ -595,7 +595,7 @@ class ProxyBFGS(Method):
         state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
-            # Of a sample the values differ by chance, too; the first trial is the test of its metric.
+            # Values of a sample differ by chance, too: the first trial tests its metric.
             if self.sample or state.lowest is None or state.value is None:
                 return metric
             gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
