@@ -6,9 +6,8 @@ answers of a teacher that counts the first half of a sequence only: they are the
 
 It shows how the parts fit together, not a gain: after as many target gradients (64) AdamW on the
 right labels ends at an accuracy of .70, ProxyProx with a fixed weight θ = 1 at .89, and AdamW on
-the teacher's answers and then on the right labels at .93. ProxyAdamW, which fits in the same place,
-ends at .77 (mixed), .80 (corrected) and .85 (fine-tuned): its last steps on the labels are few, and
-at less than half the learning rate.
+the teacher's answers and then on the right labels at .93, which is what ``Proxied(optimizer,
+proxy=..., way="fine-tuned")`` does in the same place.
 
     python examples/huggingface_trainer.py        # seconds on a CPU; needs transformers, accelerate
 """

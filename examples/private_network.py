@@ -32,7 +32,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from proxyprox.private import PrivateLogisticRegression, noise_multiplier
-from proxyprox.torch import ImplicitStep, Mean, Proxy, ProxyAdamW, ProxyProx
+from proxyprox.torch import ImplicitStep, Mean, Proxy, ProxyAdamW, ProxyProx, Way
 
 DELTA, PUBLIC, TEST = 1e-5, 150, 397
 PRIVATE = 1797 - PUBLIC - TEST
@@ -99,7 +99,8 @@ def make_optimizer(method: str, model: Any, public: tuple[Any, Any], lr: float) 
         return torch.optim.Adam(params, lr)
     proxy = Proxy([public], lambda batch: cross_entropy(model(batch[0]), batch[1]))
     if method == "ProxyAdamW":
-        return ProxyAdamW(params, lr, proxy=proxy, proxy_steps=2, weight_decay=0, model=model)
+        way = Way(proxy_steps=2, weight=3.0)
+        return ProxyAdamW(params, lr, proxy=proxy, way=way, weight_decay=0, model=model)
     return ProxyProx(
         params, lr, proxy=proxy, correction=Mean(), inner=ImplicitStep(0.3), stop=10, model=model
     )

@@ -18,7 +18,6 @@ from proxyprox_app.cli.console import (
     Json,
     Output,
     Seeds,
-    Workers,
     command_line,
     guarded,
     help_of,
@@ -30,6 +29,9 @@ __all__ = [
     "listed", "run_and_report", "start",
 ]  # fmt: skip
 
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
+]
 NoDownload = Annotated[bool, typer.Option("--no-download", help="Never use the network.")]
 
 T = TypeVar("T")

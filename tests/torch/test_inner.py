@@ -46,46 +46,6 @@ def test_any_torch_optimiser_takes_the_inner_steps(toy, factory):
     assert toy.loss().item() < before / 3
 
 
-class ConstructedState(torch.optim.Optimizer):
-    """Adagrad as it was before torch 2.13: its state is made in the constructor only."""
-
-    def __init__(self, params, lr=0.1, start=0.0):
-        super().__init__(params, {"lr": lr})
-        for group in self.param_groups:
-            for p in group["params"]:
-                self.state[p]["sum"] = torch.full_like(p, start)
-                self.state[p]["step"] = torch.tensor(0.0)
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    state = self.state[p]
-                    state["step"] += 1
-                    state["sum"].addcmul_(p.grad, p.grad)
-                    p.addcdiv_(p.grad, state["sum"].sqrt().add_(1e-10), value=-group["lr"])
-
-
-def test_an_inner_optimiser_may_make_its_state_in_its_constructor(make_toy):
-    """Every subproblem starts from the constructor's state, added groups too."""
-    found = []
-    for factory in (
-        functools.partial(ConstructedState, lr=0.1),
-        functools.partial(torch.optim.Adagrad, lr=0.1, foreach=False),
-    ):
-        toy = make_toy()
-        extra = torch.nn.Parameter(torch.tensor([0.7], dtype=torch.float64))
-        proxy, loss = toy.proxy, toy.loss
-        toy.loss = lambda rows=slice(None), f=loss, e=extra: f(rows) + (e**2).sum()
-        optimizer = toy.optimizer(proxy=lambda p=proxy, e=extra: p() + (e**2).sum(), inner=factory)
-        toy.train(optimizer, 3)
-        optimizer.add_param_group({"params": [extra]})
-        toy.train(optimizer, 3)
-        found.append(torch.cat([toy.flat(), extra.detach()]))
-    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)
-
-
 def test_inner_schedules_follow_the_outer_step(toy):
     seen = []
     optimizer = toy.optimizer(

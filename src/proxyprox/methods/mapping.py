@@ -435,7 +435,7 @@ def lowest(
     if np.ndim(terms(start)):
         solved = least_squares(
             terms, start, "2-point" if slopes is None else derivative, (low, high),
-            x_scale=1.0 if slopes is None else "jac", max_nfev=steps,
+            x_scale=1.0, max_nfev=steps,
         )  # fmt: skip
         return Found(solved.x, solved.fun, solved.jac)
     solved = minimize(

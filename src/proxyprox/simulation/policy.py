@@ -33,11 +33,6 @@ class TuningPolicy:
     resets : int
         First states, the latest, whose mean cost stands for that of the robot's resets. No record:
         a judgement of time.
-    newton : int
-        Steps of Gauss and Newton's for the simulator's own minimum, before L-BFGS. No record.
-    small, flat : float
-        The share of its first gradient at which that search ends, and above which it warns. No
-        record: a judgement.
     nearer : float
         A trial after one that was turned back is at most this share of its distance away. Set by
         docs/results/guard/plants.md, as are the next three.
@@ -62,9 +57,6 @@ class TuningPolicy:
     retraining: int = 4
     resets: int = 64
     block: int = 5
-    newton: int = 40
-    small: float = 1e-6
-    flat: float = 1e-3
     nearer: float = 0.25
     multiple: float = 3.0
     halfway: float = 0.5

@@ -32,6 +32,8 @@ from proxyprox.simulation.systems import (
 )
 from proxyprox.stopping import Relative, Steps
 
+# The share of its first gradient at which the search for a minimum ends.
+SMALL = 1e-6
 # Stands for the value of a simulation that failed, where a solver wants a number.
 LARGE = 1e300
 
@@ -175,7 +177,7 @@ class SimulatorProxy:
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
-    def minimum(self, w0: Vector | None = None, steps: int = 400) -> Vector:
+    def minimum(self, w0: Vector | None = None, steps: int = 40) -> Vector:
         """Return the simulator's best policy from w0 (zeros); a warning says if it may not be one.
 
         Gauss and Newton's steps lead there; where they stop at a gradient that is not small, as at
@@ -187,7 +189,7 @@ class SimulatorProxy:
             raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
         phi, most = Subproblem(self, 0 * start, start, math.inf), check.whole("steps", steps)
         rule, rng = (
-            Steps(min(most, TUNING.newton)) | Relative(TUNING.small),
+            Steps(most) | Relative(SMALL),
             np.random.default_rng(0),
         )
         try:
@@ -195,16 +197,16 @@ class SimulatorProxy:
         except NonFiniteError as error:
             raise RolloutError(f"The simulator's best policy was not found: {error}.") from error
         first, left = (float(np.linalg.norm(self.gradient(w))) for w in (start, found))
-        if left > TUNING.small * first and most > TUNING.newton:
+        if left > SMALL * first and most > 1:
             # L-BFGS takes an infinite value for a step that was too long.
             solved = scipy.optimize.minimize(
                 lambda w: min(self.value(w), LARGE), found, method="L-BFGS-B",
-                jac=lambda w: np.nan_to_num(self.gradient(w)), options={"maxiter": most},
+                jac=lambda w: np.nan_to_num(self.gradient(w)), options={"maxiter": 10 * most},
             )  # fmt: skip
             if solved.fun < self.value(found):
                 found = solved.x
                 left = float(np.linalg.norm(self.gradient(found)))
-        if left > TUNING.flat * first:
+        if left > math.sqrt(SMALL) * first:
             warnings.warn(
                 f"The simulator's best policy was not reached in {most} steps: its gradient fell "
                 f"from {first:.3g} to {left:.3g} only. Give more steps, or a better w0.",

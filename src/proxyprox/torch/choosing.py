@@ -113,10 +113,10 @@ def choose_way(
         while True:
             share = min(1.0, HALVING.runs / rounds / len(left))
             losses = train_candidates(train, left, share, known, path, map)
-            if len(left) <= HALVING.last:
+            if len(left) < HALVING.factor:
                 break
             order = sorted(left, key=lambda c: (c is not candidates[0], np.mean(losses[str(c)])))
-            left = order[: max(HALVING.last, math.ceil(len(left) / HALVING.factor))]
+            left = order[: remaining(len(left))]
     return decide(left, losses)
 
 
@@ -143,9 +143,14 @@ def list_candidates(
 def number_of_rounds(count: int) -> int:
     """Return in how many rounds ``count`` candidates become the last ones."""
     rounds = 1
-    while count > HALVING.last:
-        count, rounds = max(HALVING.last, math.ceil(count / HALVING.factor)), rounds + 1
+    while count >= HALVING.factor:
+        count, rounds = remaining(count), rounds + 1
     return rounds
+
+
+def remaining(count: int) -> int:
+    """Return how many candidates stay after a round: at least one beside the default."""
+    return max(2, math.ceil(count / HALVING.factor))
 
 
 def read_losses(path: str | os.PathLike[str] | None) -> dict[str, list[float]]:

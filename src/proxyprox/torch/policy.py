@@ -26,22 +26,20 @@ class ProbePolicy:
     Attributes
     ----------
     look_every : int
-        Outer steps between two looks at whether proxy steps lower the loss that they step on.
+        Outer steps between two looks at whether proxy steps lower the loss that they step on, and
+        at which of several proxies agrees with the target.
     looks : int
         Looks whose mean is judged: steps that overshoot go up and down in turn.
     rise : float
         Mean relative rise of that loss from which on steps are called too long.
     scale : float
         Length of the proxy's gradient over the target's from which on units are called different.
-    compare_every : int
-        Outer steps between two looks at how several proxies agree with the target.
     """
 
     look_every: int = 25
     looks: int = 4
     rise: float = 0.25
     scale: float = 30.0
-    compare_every: int = 10
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,11 @@ class HalvingPolicy:
     runs : float
         Full runs in all.
     factor : int
-        By what the number of candidates is divided in every round.
-    last : int
-        Candidates of the last round.
+        By what the number of candidates is divided in every round, down to fewer than this.
     """
 
     runs: float = 3.0
     factor: int = 3
-    last: int = 2
 
 
 SCHEDULE = SchedulePolicy()

@@ -215,7 +215,7 @@ class Proxied(ProxyOptimizer):
         correction = None
         if due > 0 and way.theta:
             correction = self._update_correction(params, target)
-        if due > 0 and hasattr(self._proxy, "compare") and self._k % PROBE.compare_every == 0:
+        if due > 0 and hasattr(self._proxy, "compare") and self._k % PROBE.look_every == 0:
             self._proxy.compare(params, target)
             self.ledger.proxy_sampled_gradients += len(self._proxy.proxies)
         self._descend(params, self._join(params, target, joint=way.joint and due > 0))
@@ -232,7 +232,7 @@ class Proxied(ProxyOptimizer):
         before, taken = copy_tensors(params), self._taken
         with kept_gradients(params) as target:
             try:
-                with checks.watched_passes(self, params, self._k, self._probe):
+                with checks.watched_passes(self, params, self._k + taken, self._probe):
                     yield target
                 if self._probe:
                     source = [g for g in target if g is not None]

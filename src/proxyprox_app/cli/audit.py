@@ -29,6 +29,11 @@ QUANTITIES = {
     "sigma2": "noise σ²: how far one batch's target gradient is off, squared",
 }
 
+SAMPLED = {
+    "SGD": "sgd",
+    "ProxyProx with the proxy as it is": "proxyprox",
+    "ProxyProx as the plan has it": "offered",
+}
 EXACT = {
     "ProxyBFGS with this proxy": "rounds",
     "ProxyBFGS without a proxy": "rounds_without",
@@ -84,7 +89,8 @@ def audit(
         values = audit_values(found, planned)
         known = [name for name in QUANTITIES if name in values]
         limits = [{"quantity": QUANTITIES[name], **values[name]} for name in known]
-        ways = values.get("rehearsed") or {name: values[key] for name, key in EXACT.items()}
+        names, source = (SAMPLED, values["rehearsed"]) if "rehearsed" in values else (EXACT, values)
+        ways = {name: source[key] for name, key in names.items()}
         unit = "target gradients" if "rehearsed" in values else "rounds of exact gradients"
         bill = {name.replace("_", " "): n for name, n in values["plan"]["bill"].items() if n}
         tables = {

@@ -247,9 +247,6 @@ def help_of(command: Callable[..., object]) -> dict[str, Any]:
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")]
 Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each method.")]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
-]
 
 
 @contextmanager

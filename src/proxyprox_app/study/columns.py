@@ -645,7 +645,7 @@ def raise_fatal(findings: Sequence[Finding]) -> None:
     """Raise one error that names all fatal findings, if there are any."""
     fatal = [str(finding) for finding in findings if finding.fatal]
     if fatal:
-        raise DataError("; ".join(text.rstrip(".") for text in fatal) + ".")
+        raise DataError(" ".join(fatal))
 
 
 def plain_object(cells: Series) -> Series:

@@ -508,7 +508,8 @@ def compare_models(
         scores.append(Score(name, loss, second, gap, more))
     expected = _expected_of_best(matrix, groups, seed)
     chosen = best if wanted == "best" else wanted
-    perfect = losses[best].mean() < POLICY.perfect * losses["base-rate"].mean()
+    limit = POLICY.perfect_squared if task == "regression" else POLICY.perfect
+    perfect = losses[best].mean() < limit * losses["base-rate"].mean()
     perfect |= task == "classification" and scores[0].second[0] == 1
     measures = ("log-loss", "accuracy")
     if task == "regression":

@@ -32,8 +32,8 @@ class TablePolicy:
         Folds of the cross-validation, and resamples of the held-out losses.
     outlying : float
         Distance of a number from the median, in interquartile ranges, from which it is an outlier.
-    perfect : float
-        Share of the base rate's loss below which a score is questioned.
+    perfect, perfect_squared : float
+        Share of the base rate's log-loss, and squared error, below which a score is questioned.
     rare : float
         Share of the largest class from which accuracy says little.
     """
@@ -51,7 +51,8 @@ class TablePolicy:
     folds: int = 5
     resamples: int = 1000
     outlying: float = 20.0
-    perfect: float = 0.001
+    perfect: float = 0.06
+    perfect_squared: float = 0.001
     rare: float = 0.9
 
 

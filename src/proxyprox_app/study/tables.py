@@ -108,8 +108,9 @@ class Cells(NamedTuple):
         findings = list(self.findings)
         names = {*text, *(name.lower() for name in text if name not in self.frame)}
         texts = {n: strip(self.frame[n]) for n in self.frame if _is_text(self.frame[n])}
-        votes = sum(map(comma_votes, texts.values()))
-        told = "" if not votes else "," if votes > 0 else "."
+        votes = {name: comma_votes(cells) for name, cells in texts.items()}
+        total = sum(votes.values())
+        told = "" if not total else "," if total > 0 else "."
         usual = {"": "", ";": ","}.get(self.separator, ".")
         mark = told or decimal or usual
         columns = dict(self.frame.items())
@@ -117,7 +118,7 @@ class Cells(NamedTuple):
             if name in names or name.lower() in names:
                 columns[name] = cells
             else:
-                columns[name] = _typed(cells, mark, name, findings)
+                columns[name] = _typed(cells, mark, name, findings, votes[name])
         return Loaded(pd.DataFrame(columns, index=self.frame.index), findings, mark)
 
     def text(self, names: Sequence[str] | None = None) -> Frame:
@@ -478,7 +479,7 @@ def as_text(cells: Series) -> Series:
     return cells.astype(object).map(text, na_action="ignore").astype(TEXT)
 
 
-def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> Series:
+def _typed(cells: Series, decimal: str, name: str, findings: list[Finding], votes: int) -> Series:
     """Return cells of text, or of Python objects as Excel has them, as one type, else as text."""
     import pandas as pd
 
@@ -497,7 +498,7 @@ def _typed(cells: Series, decimal: str, name: str, findings: list[Finding]) -> S
         and cells.map(lambda cell: isinstance(cell, (list, dict, set, tuple, np.ndarray))).any()
     ):
         return cells  # whoever uses the column says so
-    numbers = to_numbers(cells, decimal)
+    numbers = to_numbers(cells, decimal, votes)
     text = as_text(cells)
     if 0 < numbers.notna().sum() == text.notna().sum() and not is_coded(text):
         if example := _scientific(text):
@@ -539,7 +540,7 @@ def comma_votes(cells: Series) -> int:
     return int((comma & ~point).sum()) - int((point & ~comma).sum())
 
 
-def to_numbers(cells: Series, decimal: str = "") -> Series:
+def to_numbers(cells: Series, decimal: str = "", votes: int | None = None) -> Series:
     """Return cells as numbers, NaN if there is none.
 
     Parameters
@@ -548,6 +549,8 @@ def to_numbers(cells: Series, decimal: str = "") -> Series:
         Numbers, or text: groups of three, money and percent signs (5 % is 0.05) are understood.
     decimal : {"", ",", "."}
         What decimals of text are behind if as many cells are numbers with either mark.
+    votes : int, optional
+        What :func:`comma_votes` says of the cells.
     """
     import pandas as pd
 
@@ -555,7 +558,8 @@ def to_numbers(cells: Series, decimal: str = "") -> Series:
         values: Any = pd.to_numeric(cells, errors="coerce")
         values = values.astype(np.float64)
         return values.where(np.isfinite(values))
-    comma = (comma_votes(cells) or (decimal == ",")) > 0
+    votes = comma_votes(cells) if votes is None else votes
+    comma = votes > 0 or (votes == 0 and decimal == ",")
     text, percent = _bare(_only_text(cells))
     text = text.where(_matches(text, _COMMA if comma else _POINT))
     if comma:

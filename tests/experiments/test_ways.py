@@ -1,0 +1,43 @@
+"""Schedules by hand and the library's ways, in miniature."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from experiments.ways import cases
+from experiments.ways.jobs import best, select
+from experiments.ways.recipes import HAND, by_hand, run
+
+
+@pytest.mark.parametrize("kind", HAND)
+def test_schedules_by_hand_spend_what_they_say(kind):
+    steps, k = 20, 4
+    found = list(by_hand(kind, steps, k))
+    target, proxy = sum(step[0] for step in found), sum(step[1] for step in found)
+    assert target == steps
+    assert proxy == (0 if kind == "adamw" else steps * k)
+    rates = [step[2] for step in found]
+    assert max(rates) <= 1
+    assert rates[-1] < 0.05
+
+
+def test_images_in_miniature():
+    job = {"case": "cifar-1", "lr": 1e-3, "k": 2, "seed": 0, "validation": True}
+    for recipe in ("hand:late2*2", "ours:default"):
+        found = run({**job, "recipe": recipe}, "cpu", tiny=True)
+        assert 0 < found["validation_loss"] < 10
+        assert 0 <= found["test_accuracy"] <= 1
+
+
+def test_settings_are_chosen_on_held_out_rows():
+    rows = [
+        {"case": "a", "k": 8, "recipe": f"hand:{r}", "lr": 0.1, "seed": 1, "validation_loss": loss}
+        for r, loss in (("x", 1.0), ("y", 0.5))
+    ]
+    assert best(rows, "hand")["a", 8]["recipe"] == "hand:y"
+    assert {job["seed"] for job in select()} == {100, 101}
+    labels = cases.torch.arange(1000) % 10
+    wrong = (cases.wrong_labels(labels, "pair", 0.45, 0) != labels).float().mean()
+    assert 0.4 < float(wrong) < 0.5
