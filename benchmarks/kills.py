@@ -53,9 +53,8 @@ kind = "subsample"
 fraction = 0.5
 [run]
 batch_size = 16
-target_gradients = 24
-seeds = 1
 """
+RUNS = "target_gradients = 24\nseeds = 1\n"
 
 # -- what is run -----------------------------------------------------------------------------------
 
@@ -140,8 +139,12 @@ def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> N
 
 
 def run(folder: Path) -> None:
-    """``proxyprox run`` on a CSV of our own."""
-    command("run", folder.parent / "my.toml", "--output", folder, "--json")
+    """``python -m experiments.own_table`` on a CSV of our own."""
+    from experiments import own_table as experiment
+    from experiments import shared
+
+    words = ("own_table", folder.parent / "my.toml", "--output", folder, "--json")
+    run_without_figures(lambda: shared.start(experiment.own_table), *words)
 
 
 def mushrooms(folder: Path, workers: int = 1) -> None:
@@ -164,7 +167,7 @@ def workers(folder: Path) -> None:
 
 def audit(folder: Path) -> None:
     """``proxyprox audit`` on the same CSV."""
-    command("audit", folder.parent / "my.toml", "--output", folder, "--budget", "80", "--json")
+    command("audit", folder.parent / "audit.toml", "--output", folder, "--budget", "80", "--json")
 
 
 SETUPS: dict[str, Callable[[Path], None]] = {
@@ -272,7 +275,8 @@ class Chains:
             *(f"{','.join(map(repr, map(float, row)))},{k}" for row, k in zip(X, y, strict=True)),
         ]
         (self.place / "rows.csv").write_text("\n".join(rows) + "\n")
-        (self.place / "my.toml").write_text(CONFIG)
+        (self.place / "audit.toml").write_text(CONFIG)
+        (self.place / "my.toml").write_text(CONFIG + RUNS)
         self.statuses: Counter[int] = Counter()
         whole = self.place / "whole"
         whole.mkdir()

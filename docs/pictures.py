@@ -21,6 +21,51 @@ import matplotlib.pyplot as plt
 OURS, RIVAL, GREY, GREEN = "#0072B2", "#D55E00", "#737373", "#009E73"
 
 
+def seconds(axes) -> None:
+    """Show recorded CPU seconds to a relative gap of 1e-6, ours and those of four rivals."""
+    (axis,) = axes
+    methods = {
+        "proxyprox, minimize(target)": ("proxyprox", OURS, "o"),
+        "SciPy, L-BFGS-B": ("scipy", GREY, "s"),
+        "scikit-learn, lbfgs": ("sklearn lbfgs", RIVAL, "^"),
+        "scikit-learn, newton-cholesky": ("sklearn newton-cholesky", RIVAL, "v"),
+        "glum, irls": ("glum irls", GREEN, "D"),
+    }
+    record = Path(__file__).parent / "results" / "seconds" / "seconds.json"
+    tables = json.loads(record.read_text(encoding="utf-8"))["tables"]
+    names = sorted(tables, key=lambda name: _size(tables[name]))
+    for label, (method, colour, mark) in methods.items():
+        places, found = [], []
+        for place, name in enumerate(names):
+            fits = tables[name]["fits"].items()
+            each = [
+                row["cpu"] for key, row in fits if key.startswith(method) and row["gap"] <= 1e-6
+            ]
+            if each:
+                places.append(place)
+                found.append(min(each))
+        axis.plot(found, places, mark, color=colour, label=label, ms=7, mec="white", mew=0.5)
+    shapes = [tables[name]["table"] for name in names]
+    kinds = [shape["kind"] + " and scaled" * shape["scaled"] for shape in shapes]
+    axis.set_yticks(
+        range(len(names)),
+        [
+            f"{shape['family']}, {kind}, {shape['rows']:,} × {shape['columns']:,}"
+            for kind, shape in zip(kinds, shapes, strict=True)
+        ],
+        fontsize=8.5,
+    )
+    axis.set(xscale="log", xlabel="CPU seconds to a relative gap of 1e-6, one thread")
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend(
+        frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=3
+    )
+
+
+def _size(found) -> int:
+    return found["table"]["rows"] * found["table"]["columns"]
+
+
 def rounds(axes) -> None:
     """Show recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
     methods = {
@@ -288,9 +333,38 @@ def noise(axes) -> None:
     axis.legend()
 
 
+def several_proxies(axes) -> None:
+    """Show recorded rounds with fitted weights, and with the best fixed ones in hindsight."""
+    record = Path(__file__).parent / "results" / "several_proxies" / "weights.json"
+    rows = json.loads(record.read_text(encoding="utf-8"))
+    tables = list(dict.fromkeys(row["table"] for row in rows))[::-1]
+    lines = {
+        "all five, weights fitted": (OURS, lambda row: row["fitted"]),
+        "best fixed weights in hindsight": (GREY, lambda row: row["fitted"] - row["behind"]),
+        "best single proxy": (GREEN, lambda row: min(row["alone"].values())),
+        "mean of all five": (RIVAL, lambda row: row["mean of"]["all"]),
+    }
+    (axis,) = axes
+    for place, table in enumerate(tables):
+        for at, (label, (colour, count)) in enumerate(lines.items()):
+            seen = [count(row) for row in rows if row["table"] == table]
+            height = place + 0.27 - 0.18 * at
+            axis.plot([min(seen), max(seen)], [height] * 2, color=colour, alpha=0.5)
+            name = None if place else label
+            axis.plot(np.median(seen), height, "o", ms=6, color=colour, mec="white", label=name)
+    axis.set(xscale="log", xlabel="rounds to L − L* ≤ 1e-6, five draws", yticks=range(len(tables)))
+    axis.set_yticklabels(tables)
+    axis.set_xticks([5, 10, 20, 50, 100, 200], [5, 10, 20, 50, 100, 200])
+    axis.minorticks_off()
+    axis.grid(axis="x", color="#E5E5E5", lw=0.7)
+    axis.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower center", bbox_to_anchor=(0.45, 1))
+
+
 PICTURES = {
+    "several_proxies": (several_proxies, (6.6, 3.9), (1, 1)),
     "fine_calls": (fine_calls, (8.2, 4.6), (1, 2)),
     "rounds": (rounds, (9, 4.7), (2, 2)),
+    "seconds": (seconds, (8.6, 4.6), (1, 1)),
     "subproblem": (subproblem, (9.2, 3.9), (1, 2)),
     "similarity": (similarity, (6.2, 3.9), (1, 1)),
     "correction": (correction, (6.2, 3.9), (1, 1)),
