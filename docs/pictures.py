@@ -46,7 +46,7 @@ def seconds(axes) -> None:
                 found.append(min(each))
         axis.plot(found, places, mark, color=colour, label=label, ms=7, mec="white", mew=0.5)
     shapes = [tables[name]["table"] for name in names]
-    kinds = [name.split("_")[0] for name in names]
+    kinds = [shape["kind"] + " and scaled" * shape["scaled"] for shape in shapes]
     axis.set_yticks(
         range(len(names)),
         [

@@ -451,7 +451,7 @@ class PrivateGLM(LinearModel):
         hessian, damping = nothing.hessian(start), PRIVATE.free_damping / math.sqrt(reach)
         metric = Metric(hessian, max(damping, _hidden_damping(nothing, start, 1.0)))
         noise = metric.degrees_of_freedom / reach
-        setting = PRIVATE.label_free(noise, columns, mu)
+        setting = PRIVATE.label_free(noise, columns, mu, self.n_nominal)
         if self.moments is not None:
             share = check.below_one("moments", self.moments)
             setting = replace(setting, moments=share)

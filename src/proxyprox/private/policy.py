@@ -63,6 +63,8 @@ class PrivatePolicy:
     blind_moments, most_blind_moments : float
         Without public rows: the share of μ² for second moments, in units of columns times μ², and
         the greatest one.
+    least_reach : float
+        The least ``μ²n`` for which second moments are bought.
     stable : float
         The damping there over the largest eigenvalue that noise on second moments may hide.
     blind_rows : int
@@ -100,6 +102,7 @@ class PrivatePolicy:
     free_damping: float = 0.17
     blind_moments: float = 1 / 80
     most_blind_moments: float = 0.1
+    least_reach: float = 50.0
     stable: float = 1 / 8
     blind_rows: int = 1000
     extra_curvature: float = 4.0
@@ -129,7 +132,7 @@ class PrivatePolicy:
         name, moments = ("same support", 0.0) if same_support else ("robust", self.moments)
         return Setting(name, releases, clip, growth, moments)
 
-    def label_free(self, noise: float, columns: int = 0, mu: float = 0.0) -> Setting:
+    def label_free(self, noise: float, columns: int = 0, mu: float = 0.0, rows: int = 0) -> Setting:
         """Return the setting without public labels, or without public rows.
 
         Parameters
@@ -138,13 +141,14 @@ class PrivatePolicy:
             As above.
         columns : int
             Columns of the private rows if there are no public ones, else 0.
-        mu : float
-            What may be spent.
+        mu, rows : float, int
+            What may be spent, and n_nominal.
         """
         clip = float(np.clip(self.clip * noise ** (-1 / 6), 1.0, self.clip_range[1]))
         if not columns:
             return Setting("no public labels", self.free_releases, clip)
         share = min(self.blind_moments * columns * mu**2, self.most_blind_moments)
+        share = share if mu**2 * rows >= self.least_reach else 0.0
         return Setting("no public rows", self.blind_releases, clip, moments=share)
 
 
