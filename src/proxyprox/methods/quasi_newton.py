@@ -323,6 +323,11 @@ class Metric:
         misfit = (ratio - np.log(ratio)) @ weight
         if not quadratic:
             misfit += policy.price * np.abs(np.log(scales))[:, None]
+        elif len(pairs) > 1:
+            # c and λ explain one step equally well, but λ hides the flat directions from the next
+            # one. What the grid cannot tell apart, its step squared, goes to the smaller λ.
+            low, high, count = policy.grid
+            misfit += ((high - low) / (count - 1)) ** 2 * np.log10(shifts / shifts[0])
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         if stay:
             now = self.scale * along + self.shift * length
@@ -516,7 +521,9 @@ class ProxyBFGS(Method):
         else:
             ratio = min(float(falls[-1] / falls[0]) ** (1 / (len(falls) - 1)), 0.99)
             left = max(left, float(falls[-1]) * ratio / (1 - ratio))
-        return left, state.fall + losses[0] - losses[-1] + left
+        # The fall is in the proxy's units: c says what one of them is in the target's.
+        units = 0.0 if state.metric.useless else min(state.metric.scale, 1.0)
+        return left, units * state.fall + losses[0] - losses[-1] + left
 
     def note(self, state: QuasiNewtonState) -> str:
         """Say why the run did not begin at the proxy's minimum."""
