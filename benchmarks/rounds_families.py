@@ -1,7 +1,7 @@
 """Rounds with hard families and samples: Poisson, Gamma, sorted and drifted samples, ridge.
 
-Run ``python benchmarks/rounds_families.py [--only TEXT] [--output docs/results/rounds]``. Rounds are
-counted as in :mod:`rounds`; the level is 1e-6 of the gap at w = 0. Writes ``families.csv``.
+Run ``python benchmarks/rounds_families.py [--only TEXT] [--output docs/results/rounds]``. Rounds
+are counted as in :mod:`rounds`; the level is 1e-6 of the gap at w = 0. Writes ``families.csv``.
 """
 
 from __future__ import annotations
