@@ -296,7 +296,35 @@ def noise(axes) -> None:
     axis.legend()
 
 
+def several_proxies(axes) -> None:
+    """Show recorded rounds with fitted weights, and with the best fixed ones in hindsight."""
+    record = Path(__file__).parent / "results" / "several_proxies" / "weights.json"
+    rows = json.loads(record.read_text(encoding="utf-8"))
+    tables = list(dict.fromkeys(row["table"] for row in rows))[::-1]
+    lines = {
+        "all five, weights fitted": (OURS, lambda row: row["fitted"]),
+        "best fixed weights in hindsight": (GREY, lambda row: row["fitted"] - row["behind"]),
+        "best single proxy": (GREEN, lambda row: min(row["alone"].values())),
+        "mean of all five": (RIVAL, lambda row: row["mean of"]["all"]),
+    }
+    (axis,) = axes
+    for place, table in enumerate(tables):
+        for at, (label, (colour, count)) in enumerate(lines.items()):
+            seen = [count(row) for row in rows if row["table"] == table]
+            height = place + 0.27 - 0.18 * at
+            axis.plot([min(seen), max(seen)], [height] * 2, color=colour, alpha=0.5)
+            name = None if place else label
+            axis.plot(np.median(seen), height, "o", ms=6, color=colour, mec="white", label=name)
+    axis.set(xscale="log", xlabel="rounds to L − L* ≤ 1e-6, five draws", yticks=range(len(tables)))
+    axis.set_yticklabels(tables)
+    axis.set_xticks([5, 10, 20, 50, 100, 200], [5, 10, 20, 50, 100, 200])
+    axis.minorticks_off()
+    axis.grid(axis="x", color="#E5E5E5", lw=0.7)
+    axis.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower center", bbox_to_anchor=(0.45, 1))
+
+
 PICTURES = {
+    "several_proxies": (several_proxies, (6.6, 3.9), (1, 1)),
     "fine_calls": (fine_calls, (8.2, 4.6), (1, 2)),
     "rounds": (rounds, (9, 4.7), (2, 2)),
     "subproblem": (subproblem, (9.2, 3.9), (1, 2)),

@@ -344,7 +344,7 @@ ELSEWHERE = {
     "Averaging", "Correction", "Criterion", "Progress", "AllOf", "AnyOf", "InnerResult",
     "InnerSolver", "State", "FAMILIES", "Batch", "CanonicalFamily", "Family", "LogLink",
     "Facts", "Uncertainty", "uncertainty", "weighted", "huber", "counts", "Observation",
-    "Restart", "as_step_size", "Defaults",
+    "Restart", "as_step_size", "Defaults", "Parametric",
 }  # fmt: skip
 PARTS = (
     pp, pp.averaging, pp.corrections, pp.inner, pp.methods, pp.oracle, pp.penalties, pp.result,

@@ -1,4 +1,4 @@
-"""A proxy with numbers that a run fits: how it is asked, and what it learns from the answers."""
+"""Proxies with numbers that a run fits, or with a proxy of their own: how a run asks them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,44 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from proxyprox._util.arrays import Vector, all_finite, copy_tree, same_point
-from proxyprox.oracle import MeteredProxy, Remembered
+from proxyprox._util.arrays import Matrix, Vector, all_finite, copy_tree, same_point
+from proxyprox.inner.base import SolverPolicy
+from proxyprox.methods.ladder import LadderPolicy, Nested, corrected_hessian
+from proxyprox.oracle import FreeProxy, MeteredProxy, Remembered
+from proxyprox.problems import Zero
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.result import Ledger
 from proxyprox.stepsizes.auto import is_due
+
+
+class MeteredLadder(MeteredProxy):
+    """A proxy with a proxy of its own, as a run asks it: each level is counted.
+
+    The gradients that it remembers correct the helper's Hessian; they are part of the run's state.
+    """
+
+    kept = LadderPolicy.kept
+
+    def __init__(self, proxy: Any, ledger: Ledger, start: Vector, level: int) -> None:
+        super().__init__(proxy, ledger, f"level {level}", total=level == 2)
+        helper = self.helper = proxy_for(proxy.coarse, ledger, start, level + 1)
+        self.facts = replace(self.facts, helper=helper, solver=Nested())
+        if self.hessian is None and len(start) <= SolverPolicy.dense:
+            self.hessian: Any = self._corrected
+            self.facts = replace(self.facts, exact_curvature=False)
+
+    def _corrected(self, w: Vector) -> Matrix:
+        return corrected_hessian(self, self.helper, w)
+
+    @property
+    def remembered(self) -> Remembered:
+        """The last gradients; those of the levels below do not outlive a step."""
+        return self._remembered
+
+    @remembered.setter
+    def remembered(self, anchors: Remembered) -> None:
+        self._remembered = anchors
 
 
 class LearntProxy:
@@ -24,7 +56,8 @@ class LearntProxy:
 
     def __init__(self, proxy: Any, ledger: Ledger, start: Vector) -> None:
         self.proxy, self.ledger = proxy, ledger
-        self._parts: dict[int, MeteredProxy] = {}
+        self._parts: dict[str, MeteredProxy] = {}
+        self._numbers: Any = None
         self.first = proxy.begin(start, self._metered)
         self.adopt(self.first)
 
@@ -34,15 +67,20 @@ class LearntProxy:
         return getattr(self.now, name)
 
     def _metered(self, part: Any, name: str) -> MeteredProxy:
-        # What a run learns from may be a proxy of the moment: its id must not be another's.
-        known = self._parts.get(id(part))
-        if known is None or known.proxy is not part:
-            known = self._parts[id(part)] = MeteredProxy(part, self.ledger, name)
-        return known
+        # One without a name is a trial: nothing of it is kept.
+        if name and name in self._parts:
+            return self._parts[name]
+        made = MeteredProxy(part, self.ledger, name)
+        return self._parts.setdefault(name, made) if name else made
 
     def adopt(self, state: Any) -> None:
         """Ask the proxy with these numbers from now on."""
-        self.now = self.proxy.using(state, self._metered)
+        if state.numbers != self._numbers:
+            self.now, self._numbers = self.proxy.using(state, self._metered), state.numbers
+
+    @property
+    def _asked(self) -> list[MeteredProxy]:
+        return [p for p in (*self._parts.values(), self.now) if isinstance(p, MeteredProxy)]
 
     def learn(self, state: Any, secants: Sequence[Secant], k: int) -> Any:
         """Return the state after the target has answered."""
@@ -56,11 +94,11 @@ class LearntProxy:
     @property
     def fault(self) -> tuple[str, Vector] | None:
         """What was not finite first, of any part."""
-        return next((p.fault for p in self._parts.values() if p.fault is not None), None)
+        return next((p.fault for p in self._asked if p.fault is not None), None)
 
     @fault.setter
     def fault(self, fault: None) -> None:
-        for part in self._parts.values():
+        for part in self._asked:
             part.fault = fault
 
     @property
@@ -70,8 +108,21 @@ class LearntProxy:
 
     @remembered.setter
     def remembered(self, anchors: Remembered) -> None:
-        for part in self._parts.values():
+        for part in self._asked:
             part.remembered = anchors
+
+
+def proxy_for(proxy: Any, ledger: Ledger, start: Vector, level: int = 2) -> Any:
+    """Return a proxy as a run from some start asks it; the zero proxy is free."""
+    if isinstance(proxy, Zero):
+        return FreeProxy()
+    facts = facts_of(proxy)
+    if facts.learns:
+        return LearntProxy(proxy, ledger, start)
+    if facts.helper is not None:
+        return MeteredLadder(proxy, ledger, start, level)
+    deep = level > 2
+    return MeteredProxy(proxy, ledger, f"level {level}" if deep else "", total=not deep)
 
 
 def secants_of(state: Any, answers: Any) -> list[Secant]:

@@ -53,10 +53,11 @@ class MeteredProxy:
     """
 
     learns = False
+    kept = KEPT
 
-    def __init__(self, proxy: Any, ledger: Ledger, name: str = "") -> None:
+    def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
         self.proxy, self.ledger = proxy, ledger
-        self._name = name
+        self._name, self._total = name, total
         self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
@@ -96,7 +97,8 @@ class MeteredProxy:
     def _charge(self, what: str, amount: float) -> None:
         """Enter an access: in the total, and under the proxy's name if it has one."""
         ledger, name = self.ledger, self._name
-        setattr(ledger, what, getattr(ledger, what) + amount)
+        if self._total:
+            setattr(ledger, what, getattr(ledger, what) + amount)
         if name:
             # A new dict: copies of the ledger do not change.
             own = ledger.proxies.get(name, {})
@@ -131,7 +133,7 @@ class MeteredProxy:
         self._count("proxy_gradients")
         answer = self._timed(self.proxy.gradient, copy_array(w))
         gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
-        self.remembered = (*known[1 - KEPT :], (copy_array(w), gradient))
+        self.remembered = (*known[1 - self.kept :], (copy_array(w), gradient))
         return copy_array(self._note_fault(w, gradient))
 
     def outputs(self, points: list[Vector]) -> list[Any]:
@@ -176,11 +178,6 @@ class FreeProxy(Zero):
     sample = None
     fault: tuple[str, Vector] | None = None
     remembered: Remembered = ()
-
-
-def metered(proxy: Any, ledger: Ledger) -> Any:
-    """Return a proxy as a run asks it; the zero proxy is free."""
-    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
 
 
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:

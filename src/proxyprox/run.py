@@ -43,7 +43,7 @@ from proxyprox.advice import defaults, outcome
 from proxyprox.advice.outcome import Faults, GradientPath
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
-from proxyprox.learning import LearntProxy, learn
+from proxyprox.learning import learn, proxy_for
 from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
 from proxyprox.problems import Problem, Zero
@@ -392,9 +392,7 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = oracle.metered(proxy, self.ledger)
-        if facts_of(proxy).learns:
-            metered = LearntProxy(proxy, self.ledger, start)
+        metered = proxy_for(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
@@ -952,7 +950,9 @@ class Run:
         if self._identity is None:
             parts, calls = self.parts, dict[str, int]()
             needed = counted and not self.steps and parts.method.defaults() is not None
-            asked_of = parts.proxy if needed else oracle.metered(parts.problem.proxy, Ledger())
+            asked_of = parts.proxy
+            if not needed:
+                asked_of = proxy_for(parts.problem.proxy, Ledger(), parts.start)
             asked_of.remembered = self.state.anchors
             with oracle.counting_calls(self.problem.objective, calls):
                 self._identity = identities.identity_of(

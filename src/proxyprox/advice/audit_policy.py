@@ -15,6 +15,8 @@ class AuditPolicy:
 
     Attributes
     ----------
+    learning : int
+        Steps that find the numbers of a proxy that is fitted before it is judged.
     gain : float
         How many times fewer target gradients a proxy must need to be worth its trouble.
     similar : float
@@ -55,6 +57,7 @@ class AuditPolicy:
         How many times as much as Gaussian noise that of batches may vary before a plan is rough.
     """
 
+    learning: int = 3
     gain: float = 1.3
     similar: float = 0.25
     closer: float = 0.5

@@ -27,10 +27,10 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.learning import LearntProxy
+from proxyprox.learning import proxy_for
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods.ladder import Nested
 from proxyprox.methods.mapping import maps_outputs
-from proxyprox.oracle import MeteredProxy
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -261,9 +261,7 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         return start, note
     found, begun = None, time.perf_counter()
     if not _is_zero(problem.proxy):
-        proxy: Any = MeteredProxy(problem.proxy, ledger)
-        if facts_of(problem.proxy).learns:
-            proxy = LearntProxy(problem.proxy, ledger, start)
+        proxy = proxy_for(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:
@@ -319,6 +317,8 @@ def _choose_inner(
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))
     if inner is None and suits and penalty is None:
         return own, f" (the default of {type(method).__name__})"
+    if (inner is None or isinstance(inner, Auto)) and facts_of(proxy).helper is not None:
+        return Nested(), " (picked because the proxy has a proxy of its own)"
     if inner is None or isinstance(inner, Auto):
         inner, reason = Auto().choose(proxy, penalty, size)
         return inner, f" (picked because {reason})"

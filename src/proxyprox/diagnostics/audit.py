@@ -13,6 +13,7 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import (
+    Words,
     explain_names,
     generator,
     has,
@@ -45,7 +46,8 @@ from proxyprox.diagnostics.sampling import (
 )
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.intervals import Interval
-from proxyprox.oracle import MeteredProxy
+from proxyprox.minimization import minimize
+from proxyprox.oracle import MeteredProxy, charge
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -57,6 +59,9 @@ from proxyprox.problems.problem import (
     starting_point,
 )
 from proxyprox.result import Ledger
+
+# What the steps before an audit are charged as.
+COUNTS = ("target_gradients", "target_samples", "target_values", "target_calls", "cost")
 
 
 @explain_names
@@ -142,6 +147,11 @@ def audit(
     if not 0.5 <= positive("confidence", confidence) < 1:
         raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
     one_of("curvature", curvature, ("auto", "hvp", "secants"))
+    if facts_of(problem.proxy).learns:
+        options = {"points": points, "batches": batches, "curvature": curvature}
+        options |= {"confidence": confidence, "epsilon": epsilon, "rng": rng}
+        learnt: Audit | RoundAudit = audit_learnt(problem, w0, budget, options)
+        return learnt
     points, batches = whole("points", points), whole("batches", batches, least=4)
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
     ledger = Ledger()
@@ -156,6 +166,23 @@ def audit(
     found = conclude(problem, visit_points(problem, probe, start, budget), epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found
+
+
+def audit_learnt(problem: Problem, w0: Vector | None, budget: int, options: dict[str, Any]) -> Any:
+    """Return the audit of a proxy with the numbers that a few steps find, and what they are."""
+    learnt: list[Any] = []
+    result = minimize(
+        problem, w0, steps=AuditPolicy.learning, rng=options["rng"],
+        callback=lambda step: learnt.append(step.state.learning),
+    )  # fmt: skip
+    proxy, spent = problem.proxy, result.ledger
+    settled = proxy.using(learnt[-1], lambda part, name: part)
+    words, left = proxy.words(learnt[-1]), max(budget - spent.target_gradients, 1)
+    if isinstance(settled, Zero):
+        raise ValueError(message("problem.proxy", Words(words), "a proxy that says anything"))
+    found = audit(problem.with_proxy(settled), w0, budget=left, **options)
+    charge(found.ledger, {name: getattr(spent, name) for name in COUNTS})
+    return replace(found, reasons=(words, *found.reasons))
 
 
 def secant_batches(

@@ -545,6 +545,8 @@ class Auto:
         # Here, because the solvers' modules import this one.
         from proxyprox import inner
 
+        if (own := facts_of(proxy).solver) is not None and penalty is None:
+            return Choice(own, "the proxy has a proxy of its own")
         if penalty is not None:
             return Choice(inner.ProximalGradient(), "the problem has a non-smooth penalty")
         if has(proxy, "solve_shifted"):

@@ -22,6 +22,7 @@ from proxyprox.inner.base import (
 )
 from proxyprox.inner.box import minimise_in_box
 from proxyprox.penalties import Box
+from proxyprox.problems.problem import facts_of
 from proxyprox.problems.quadratic import NotConvexError
 
 
@@ -132,11 +133,13 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
     small, zero = SolverPolicy.small, SolverPolicy.small**2
     stop = Residual(1e-12) | _Far(max(1.0, norm(start)) / SolverPolicy.shortest)
+    # Every gradient of a ladder counts, and its minimum is only where the next level begins.
+    ladder = facts_of(loss).solver is not None
     try:
         with np.errstate(all="ignore"):
             first = phi.residual(start, phi.gradient(start))
-            near = _fall(phi, start, stop, zero)
-            found = _fall(phi, near, stop, small)
+            near = _fall(phi, start, stop, small if ladder else zero)
+            found = near if ladder else _fall(phi, near, stop, small)
             moved, way = norm(found - near), norm(found - start)
             fell = phi.residual(found, phi.gradient(found)) <= small * first
             before = phi.value(start)

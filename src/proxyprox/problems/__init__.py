@@ -21,6 +21,7 @@ from proxyprox.problems.least_squares import (
     uncertainty,
     weighted,
 )
+from proxyprox.problems.parametric import Parametric
 from proxyprox.problems.problem import Problem
 from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
@@ -39,6 +40,7 @@ __all__ = [
     "MixedProxy",
     "Objective",
     "Outputs",
+    "Parametric",
     "Penalty",
     "Problem",
     "Proxy",

@@ -27,10 +27,10 @@ from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
 from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
-from proxyprox.problems.protocols import Batch, Facts, Work
+from proxyprox.problems.protocols import Batch, Facts, Summable, Work
 
 
-class Combination:
+class Combination(Summable):
     """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part."""
 
     def __init__(
@@ -80,12 +80,18 @@ class Combination:
             gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
         sampled = all(each.sampled_hessian is not None for each in stated)
+        helper = stated[0].helper if len(stated) == 1 else None
+        if helper is not None:
+            helper = Combination(
+                [helper], self.weights, tilt=self._tilt, mu=self._mu, centre=self._centre
+            )
         starts = (each.start for each in stated if each.start is not None)
         return Facts(
             empirical=stated[0].empirical, refuses=stated[0].refuses,
             divisible=stated[0].divisible, start=next(map(zeros_like, starts), None),
             work=work, sampled_hessian=self._sampled_hessian if sampled else None,
-            hessian_terms=tuple(self._hessian_terms()),
+            hessian_terms=tuple(self._hessian_terms()), helper=helper,
+            solver=None if helper is None else stated[0].solver,
         )  # fmt: skip
 
     @property
@@ -219,7 +225,7 @@ class ScaledProxy(Combination):
 
 
 class MixedProxy(Combination):
-    """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share.
+    """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share; also ``0.3 * a + b``.
 
     Parameters
     ----------
@@ -250,19 +256,28 @@ class MixedProxy(Combination):
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
-        self.everything = self.samples = self.cost = self.gradient_from = None
-        self.exact = self.value_and_gradient = None
+        self.samples = self.cost = self.gradient_from = self.value_and_gradient = None
+        exact = all(getattr(p, "exact", False) for p in self.proxies)
+        self.exact: bool | None = exact or None
+        self.everything: Any = self._no_batch if exact else None
+        self.terms = list(zip(self.weights, self.proxies, strict=True))
 
     @property
     def facts(self) -> Facts:
         """What the parts state; a batch of several is not divided."""
         return replace(super().facts, divisible=False)
 
+    @staticmethod
+    def _no_batch() -> None:
+        return None
+
     def _sample(self, rng: np.random.Generator) -> Batch:
-        return tuple(p.sample(rng) for p in self.proxies)
+        return None if self.exact else tuple(p.sample(rng) for p in self.proxies)
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
-        return [(own,) for own in batch[0]] if batch else [()] * len(self.proxies)
+        if not batch or batch[0] is None:
+            return [()] * len(self.proxies)
+        return [(own,) for own in batch[0]]
 
 
 class Tilted(Combination):

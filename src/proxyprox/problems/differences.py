@@ -31,7 +31,7 @@ from proxyprox._util.arrays import (
     zeros_like,
 )
 from proxyprox._util.validation import Words, message
-from proxyprox.problems.protocols import Batch, Facts, Paired
+from proxyprox.problems.protocols import Batch, Facts, Paired, Summable
 
 Array = np.ndarray[Any, Any]
 
@@ -577,7 +577,7 @@ def _extrapolate(slopes: list[tuple[float, Any]], value: Any) -> Any:
     return (b * slope - a * other) / (b - a)
 
 
-class Differenced:
+class Differenced(Summable):
     """What losses that take differences have in common: a problem tells them its limits."""
 
     role: ClassVar[str]

@@ -10,14 +10,14 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector
 from proxyprox._util.validation import message
-from proxyprox.problems.protocols import Batch, Facts
+from proxyprox.problems.protocols import Batch, Facts, Summable
 
 
 def no_batch() -> None:
     """Stand for the one batch there is; named, because a lambda cannot be pickled."""
 
 
-class FunctionObjective:
+class FunctionObjective(Summable):
     """An expensive loss given by functions.
 
     Parameters
@@ -111,7 +111,7 @@ class FunctionObjective:
         return value, gradient
 
 
-class FunctionProxy:
+class FunctionProxy(Summable):
     """A cheap loss given by functions.
 
     Parameters

@@ -32,7 +32,7 @@ from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array
-from proxyprox.problems.protocols import Batch, Facts, HessianOf, Paired, Work
+from proxyprox.problems.protocols import Batch, Facts, HessianOf, Paired, Summable, Work
 
 Array = np.ndarray[Any, Any]
 
@@ -358,7 +358,7 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
     return scaled
 
 
-class LinearLoss:
+class LinearLoss(Summable):
     """Parameters, L2 term and full passes of a mean loss of linear predictors; abstract.
 
     A subclass has a ``design`` with its ``width`` and ``intercept``, a ``family``, the strength

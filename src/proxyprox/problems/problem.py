@@ -97,7 +97,8 @@ class Problem:
         ``(value, gradient)`` of functions, whose ``value`` may be None.
     proxy : Proxy, callable or pair of callables, optional
         The cheap loss. Left out, it is zero, and every method becomes its proxy-free self. Of a
-        list of proxies, or a dict with their names, a run finds out what each is worth.
+        list of proxies, or a dict with their names, a run finds out what each is worth. Another
+        Problem is a ladder: its objective is the proxy, and has a proxy of its own.
     penalty : Penalty, optional
         A non-smooth term shared by both, such as :class:`~proxyprox.penalties.L1`. It is added
         to both losses; the gradients of objective and proxy do not include it.
@@ -141,6 +142,10 @@ class Problem:
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
+        levels = [self.objective, *facts_of(self.proxy).levels]
+        if len(levels) > 1 and len({id(level) for level in levels}) < len(levels):
+            got = Words("a ladder with the same loss on two levels")
+            raise ValueError(message("proxy", got, "finer above, coarser below, without a circle"))
         dims = self._dims()
         self._check_units(next(iter(dims), None))
         if len(set(dims)) > 1:
@@ -213,6 +218,10 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     target = role == "objective"
     if isinstance(given, (list, dict)) and not target:
         return _as_several(given, numeric)
+    if isinstance(given, Problem) and not target:
+        from proxyprox.problems.ladder import Ladder
+
+        return Ladder(given)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):
         return (FunctionObjective if target else FunctionProxy)(value=given[0], gradient=given[1])
     if offers(given, "sample" if target else "value", "gradient"):

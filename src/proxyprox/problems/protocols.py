@@ -63,6 +63,30 @@ class Paired:
             cls.value_and_gradient = None
 
 
+class Summable:
+    """A loss that can be added to others and multiplied by a number: ``0.3 * a + b``."""
+
+    # NumPy's numbers leave the product to the loss.
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Any:
+        return _summed([(1.0, self), (1.0, other)])
+
+    def __mul__(self, factor: float) -> Any:
+        return _summed([(factor, self)])
+
+    __rmul__ = __mul__
+
+
+def _summed(terms: list[tuple[float, Any]]) -> Any:
+    # Here, because sums are made of what this module describes.
+    from proxyprox.problems.combination import MixedProxy
+
+    parts = [(f, x.terms if type(x) is MixedProxy else [(1.0, x)]) for f, x in terms]
+    flat = [(factor * own, loss) for factor, pairs in parts for own, loss in pairs]
+    return MixedProxy([loss for _, loss in flat], [factor for factor, _ in flat])
+
+
 class Secant(NamedTuple):
     """The target's gradients, of one batch or exact, at two points; at first at one."""
 
@@ -126,6 +150,12 @@ class Facts:
         (:mod:`proxyprox.problems.several`).
     subsample : callable, optional
         ``subsample(n)``: the loss of n rows, the same each time, spread over the table.
+    helper : Proxy, optional
+        A proxy of this proxy, with which its subproblems are solved.
+    levels : tuple
+        The losses of a ladder, the finer ones first.
+    solver : InnerSolver, optional
+        The solver that it then brings along.
     start : array, optional
         Where a run begins without w0; its library and dtype are those of the data.
     cheap_derivatives : bool
@@ -151,6 +181,9 @@ class Facts:
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
     learns: bool = False
+    helper: Any = None
+    levels: tuple[Any, ...] = ()
+    solver: Any = None
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     cheap_derivatives: bool = False

@@ -14,14 +14,14 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, to_numpy, zeros_like
 from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
-from proxyprox.problems.protocols import Batch, Facts, HessianOf
+from proxyprox.problems.protocols import Batch, Facts, HessianOf, Summable
 
 
 class NotConvexError(ValueError):
     """A subproblem has no minimiser: η is too large for a proxy that is not convex."""
 
 
-class Quadratic:
+class Quadratic(Summable):
     """``½ wᵀP w + bᵀw``, as a proxy or as an objective with Gaussian gradient noise.
 
     As a proxy its outer step is ``w − η(I + ηP)⁻¹g``: a fixed preconditioner, factorised once.

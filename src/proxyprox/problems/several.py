@@ -22,6 +22,7 @@ A secant of the target has d equations for a handful of weights:
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,6 +38,8 @@ from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.problems.quadratic import Zero
 
 Array = np.ndarray[Any, Any]
+# Secants are parallel but for rounding.
+SAME = 1e-10
 # Returns a proxy as the run asks it, counted under its name.
 Meter = Callable[[Any, str], Any]
 
@@ -93,6 +96,7 @@ class Several(MixedProxy):
     def begin(self, w: Vector, meter: Meter) -> Weights:
         """Return weights that give every proxy the same curvature at w."""
         traces = [self._trace(meter(*pair), w) for pair in self._named()]
+        self._warn(np.isnan(traces))
         good = [trace for trace in traces if trace > 0]
         middle = float(np.median(good)) if good else 1.0
         units = tuple(0.0 if math.isnan(t) else 1 / t if t > 0 else 1 / middle for t in traces)
@@ -112,6 +116,7 @@ class Several(MixedProxy):
             ends = [[p.gradient(w) for w in secant.points] for p in self._metered(meter)]
             rows = np.array([change(e) for e in ends])
             faulty = ~np.isfinite(rows).all(axis=1)
+            self._warn(faulty & (units > 0))
             units[faulty], rows[faulty] = 0.0, 0.0
             rows = np.vstack([units[:, None] * rows, target]) / size
             fade = policy.fade[0] ** (k - state.k) if secant.exact else policy.fade[1]
@@ -135,12 +140,25 @@ class Several(MixedProxy):
         """Say what each proxy was worth."""
         pairs = list(zip(self.names, state.shares, strict=True))
         worth = ", ".join(f"{name} {share:.2f}" for name, share in pairs if share > 0)
-        idle = [name for name, share in pairs if share == 0]
+        lost = [name for name, unit in zip(self.names, state.units, strict=True) if not unit]
+        idle = [name for name, share in pairs if share == 0 and name not in lost]
         text = f"Of the proxies' curvature: {worth or 'none'}."
         if idle:
             says = "says" if len(idle) == 1 else "say"
             text += f" {' and '.join(idle)} {says} nothing about this target."
+        if lost:
+            text += f" Left out, since they are not finite: {', '.join(lost)}."
+        A = np.array(state.gram)[:-1, :-1]
+        alike = (1 - SAME) * np.outer(np.diag(A), np.diag(A)) < A**2
+        for i, j in zip(*np.nonzero(np.triu(alike, 1)), strict=True):
+            one, two = self.names[i], self.names[j]
+            text += f" {one} and {two} are the same along the run: their weights are not unique."
         return text
+
+    def _warn(self, faulty: Array) -> None:
+        for name in np.array(self.names)[faulty]:
+            text = f"The proxy {name} is NaN or infinite at a point: it is left out."
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _named(self) -> list[tuple[Any, str]]:
         return list(zip(self.proxies, self.names, strict=True))
@@ -153,13 +171,15 @@ class Several(MixedProxy):
         """Return the trace of a Hessian, by random signs if there is no matrix; NaN if it fails."""
         try:
             if has(proxy, "hessian"):
-                return float(np.abs(np.diag(to_numpy(proxy.hessian(w)))).sum())
+                trace = float(np.abs(np.diag(to_numpy(proxy.hessian(w)))).sum())
+                return trace if math.isfinite(trace) else math.nan
             signs = from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], len(w)), like=w)
             if has(proxy, "hvp"):
                 product = proxy.hvp(w, signs)
             else:
                 product = proxy.gradient(w + signs / 2) - proxy.gradient(w - signs / 2)
-            return abs(float(product @ signs))
+            trace = abs(float(product @ signs))
+            return trace if math.isfinite(trace) else math.nan
         except ArithmeticError:
             return math.nan
 

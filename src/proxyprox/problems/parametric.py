@@ -1,0 +1,192 @@
+"""A proxy with a few free numbers, fitted to the target's answers that a run pays for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from proxyprox._util import validation as check
+from proxyprox._util.arrays import Vector, to_numpy
+from proxyprox._util.validation import message
+from proxyprox.problems.policy import ParametricPolicy
+from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Facts, Secant
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Identified:
+    """Parameters fitted to observations, with 95 % intervals.
+
+    ``undetermined`` are the positions of those that the observations do not tell apart; their
+    intervals are infinite.
+    """
+
+    values: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    undetermined: tuple[int, ...] = ()
+
+
+def identify(
+    misfit: Callable[[Array], Array], theta0: Sequence[float], bounds: tuple[Any, Any]
+) -> Identified:
+    """Return the parameters of the least squared misfit.
+
+    The intervals are those of nonlinear least squares: right if the misfit at the true parameters
+    is independent noise of one size, and nearly linear in between.
+
+    Parameters
+    ----------
+    misfit : callable
+        ``misfit(theta)`` returns a vector: predictions minus observations.
+    theta0 : sequence of float
+        Where to begin.
+    bounds : pair
+        Lower and upper limits, numbers or sequences.
+
+    Examples
+    --------
+    >>> t = np.linspace(0, 1, 20)
+    >>> seen = 2 * np.exp(-3 * t)
+    >>> found = identify(lambda p: p[0] * np.exp(-p[1] * t) - seen, [1.0, 1.0], (0, 10))
+    >>> np.round(found.values, 4)
+    array([2., 3.])
+    """
+    # Here, because both take long to import.
+    from scipy.optimize import least_squares
+    from scipy.special import stdtrit
+
+    start = np.clip(np.asarray(theta0, dtype=np.float64), *bounds)
+    size = np.where(start != 0, np.abs(start), 1.0)
+
+    def finite(theta: Array) -> Array:
+        # Where a model breaks down it fits worse than anything.
+        values = np.asarray(misfit(theta), dtype=np.float64)
+        return np.where(np.isfinite(values), values, ParametricPolicy.broken)
+
+    found = least_squares(finite, start, bounds=bounds, x_scale=size, xtol=1e-10, ftol=1e-10)
+    J = found.jac * size
+    _, singular, V = np.linalg.svd(J, full_matrices=False)
+    seen = singular > ParametricPolicy.singular * (singular[0] or 1.0)
+    # What lies in directions that nothing was seen of.
+    blind = 1 - np.einsum("ij,ij->j", V[seen], V[seen]) > ParametricPolicy.blind
+    freedom = max(len(found.fun) - len(start), 0)
+    variance = 2 * found.cost / freedom if freedom else math.inf
+    spread = np.einsum("ij,ij->j", V[seen] / singular[seen, None], V[seen] / singular[seen, None])
+    half = size * np.sqrt(variance * spread) if freedom else np.full(len(start), math.inf)
+    half = np.where(blind, math.inf, half * (stdtrit(freedom, 0.975) if freedom else 1.0))
+    values, low, high = (tuple(map(float, x)) for x in (found.x, found.x - half, found.x + half))
+    return Identified(values, low, high, tuple(map(int, np.flatnonzero(blind))))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The parameters in use, and the target's answers that they are fitted to."""
+
+    numbers: tuple[float, ...]
+    points: tuple[Vector, ...] = ()
+    gradients: tuple[Vector, ...] = ()
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    undetermined: tuple[int, ...] = ()
+    leap: bool = False
+
+
+class Parametric:
+    """A proxy with a few free numbers, such as a friction constant, that a run fits on the way.
+
+    The target's gradients, which the run pays for anyway, are what the proxy's are fitted to. The
+    result's message names the parameters with 95 % intervals, and those that cannot be told apart.
+    :func:`~proxyprox.problems.parametric.identify` is the same fit for observations of your own.
+
+    Parameters
+    ----------
+    build : callable
+        ``build(theta)`` returns the proxy: a loss with ``value`` and ``gradient``.
+    theta0 : sequence of float
+        The parameters to begin with.
+    bounds : pair of sequences of float, optional
+        Their limits.
+
+    Examples
+    --------
+    >>> from proxyprox import Problem, Quadratic, minimize
+    >>> target = Quadratic(np.diag([3.0, 6.0]), b=np.array([-3.0, 6.0]))
+    >>> def build(theta):
+    ...     return Quadratic(theta[0] * np.diag([1.0, 2.0]), b=np.array([-3.0, 6.0]))
+    >>> proxy = Parametric(build, [2.0], ([0.1], [10.0]))
+    >>> result = minimize(Problem(target, proxy))
+    >>> result.w.round(6), "theta[0] = 3 " in result.message
+    (array([ 1., -1.]), True)
+    """
+
+    def __init__(
+        self, build: Callable[[Array], Any], theta0: Sequence[float], bounds: Any = None
+    ) -> None:
+        check.require_takes("build", build, ("theta",))
+        self.build, self.theta0 = build, np.atleast_1d(np.asarray(theta0, dtype=np.float64))
+        low, high = (-math.inf, math.inf) if bounds is None else bounds
+        limits = [np.broadcast_to(np.asarray(x, float), self.theta0.shape) for x in (low, high)]
+        self.bounds = (limits[0], limits[1])
+        inside = (limits[0] <= self.theta0) & (self.theta0 <= limits[1])
+        if self.theta0.ndim != 1 or not (inside & (limits[0] < limits[1])).all():
+            raise ValueError(message("theta0", theta0, f"a vector inside the bounds {bounds}"))
+        self.first = build(self.theta0.copy())
+        check.require("Parametric", "build(theta0)", self.first, ("value", "gradient"), "")
+        for name in ("dim", "value", "gradient", "hvp", "hessian", "cost", "smoothness"):
+            if getattr(self.first, name, None) is not None:
+                setattr(self, name, getattr(self.first, name))
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the proxy at the first parameters."""
+        return replace(facts_of(self.first), learns=True, hessian_terms=None)
+
+    def begin(self, w: Vector, meter: Callable[..., Any]) -> Fitted:
+        """Return the first parameters."""
+        return Fitted(tuple(map(float, self.theta0)))
+
+    def using(self, state: Fitted, meter: Callable[..., Any]) -> Any:
+        """Return the proxy with the parameters in use."""
+        first = state.numbers == tuple(self.theta0)
+        return meter(self.first if first else self.build(np.array(state.numbers)), "")
+
+    def learn(
+        self, state: Fitted, secants: Sequence[Secant], k: int, meter: Callable[..., Any]
+    ) -> Fitted:
+        """Return the parameters after the target has answered."""
+        policy, newest = ParametricPolicy, secants[0]
+        points = (*state.points, newest.points[0])[-policy.answers :]
+        gradients = (*state.gradients, newest.gradients[0])[-policy.answers :]
+        answers = [to_numpy(g).astype(np.float64) for g in gradients]
+        size = max(float(np.linalg.norm(g)) for g in answers) or 1.0
+
+        def misfit(theta: Array) -> Array:
+            proxy = meter(self.build(theta), "")
+            pairs = zip(points, answers, strict=True)
+            return np.concatenate([(to_numpy(proxy.gradient(w)) - g) / size for w, g in pairs])
+
+        found = identify(misfit, state.numbers, self.bounds)
+        old, new = np.array(state.numbers), np.array(found.values)
+        change = np.abs(new - old) / np.maximum(np.abs(old), np.abs(new)).clip(1e-300)
+        numbers = found.values if (change > policy.moved).any() else state.numbers
+        leap = bool((change > policy.leap).any())
+        return Fitted(numbers, points, gradients, found.low, found.high, found.undetermined, leap)
+
+    def words(self, state: Fitted) -> str:
+        """Say what was fitted, how surely, and what could not be told apart."""
+        parts = [f"theta[{i}] = {x:.4g}" for i, x in enumerate(state.numbers)]
+        if state.low:
+            ends = zip(parts, state.low, state.high, strict=True)
+            parts = [f"{part} ({a:.4g} to {b:.4g})" for part, a, b in ends]
+        text = f"Of the proxy's parameters: {', '.join(parts)}."
+        if state.undetermined:
+            names = ", ".join(f"theta[{i}]" for i in state.undetermined)
+            text += f" The target's answers do not tell {names} apart: give them tighter bounds."
+        return text

@@ -1,0 +1,81 @@
+"""Proxies with free parameters: what is found, how surely, and what cannot be told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import proxyprox as pp
+from proxyprox.problems.parametric import Parametric, identify
+
+T = np.linspace(0, 2, 40)
+
+
+def model(theta):
+    return theta[0] * np.exp(-theta[1] * T)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    rng, inside, true = np.random.default_rng(0), 0, np.array([2.0, 1.5])
+    for _ in range(200):
+        seen = model(true) + 0.1 * rng.normal(size=T.size)
+        found = identify(lambda p, seen=seen: model(p) - seen, [1.0, 1.0], (0, 10))
+        inside += (np.array(found.low) <= true) & (true <= np.array(found.high))
+    # Of 200 draws 190 on average, with a standard error of 3.
+    assert ((inside >= 180) & (inside <= 199)).all()
+
+
+def test_what_cannot_be_told_apart_is_named():
+    found = identify(lambda p: p[0] * p[1] * T - 6 * T + 0 * p[2], [1.0, 1.0, 1.0], (0, 10))
+    assert set(found.undetermined) == {0, 1, 2}
+    assert found.values[0] * found.values[1] == pytest.approx(6)
+    assert np.isinf(found.high).all()
+    broken = identify(lambda p: np.where(p[0] > 5, np.nan, p[0] - 2) * T, [9.0], (0, 10))
+    assert len(broken.values) == 1
+
+
+ROOT = np.random.default_rng(1).normal(size=(2, 7, 7))
+ONE, TWO = (root @ root.T + np.eye(7) for root in ROOT)
+LEAST = np.arange(7.0)
+
+
+def build(theta):
+    P = theta[0] * ONE + theta[1] * TWO
+    return pp.Quadratic(P, b=-P @ LEAST)
+
+
+TARGET = build([2.0, 0.5])
+
+
+def test_the_parameters_are_found_on_the_way(tmp_path):
+    proxy = Parametric(build, [1.0, 1.0], ([0.1, 0.1], [10.0, 10.0]))
+    problem = pp.Problem(TARGET, proxy)
+    result = pp.minimize(problem, tol=1e-8)
+    fixed = pp.minimize(pp.Problem(TARGET, build([1.0, 1.0])), tol=1e-8)
+    assert result.steps <= 4
+    np.testing.assert_allclose(result.w, LEAST, atol=1e-6)
+    np.testing.assert_allclose(fixed.w, LEAST, atol=1e-6)
+    assert "theta[0] = 2 " in result.message
+    assert "theta[1] = 0.5 " in result.message
+    whole = pp.minimize(problem, np.ones(7), steps=3)
+    pp.minimize(problem, np.ones(7), steps=1, checkpoint=tmp_path / "run")
+    again = pp.minimize(problem, np.ones(7), steps=3, checkpoint=tmp_path / "run")
+    assert again.w.tobytes() == whole.w.tobytes()
+
+
+def test_the_run_says_what_it_cannot_tell_apart():
+    proxy = Parametric(lambda p: build([p[0] * p[1], 0.5]), [1.0, 1.0], (0.1, 10.0))
+    result = pp.minimize(pp.Problem(TARGET, proxy), tol=1e-8)
+    np.testing.assert_allclose(result.w, LEAST, atol=1e-5)
+    assert "theta[0], theta[1] apart" in result.message
+
+
+def test_arguments_are_checked():
+    for kind, name, make in (
+        (ValueError, "theta0", lambda: Parametric(build, [1.0, 20.0], (0.1, 10.0))),
+        (ValueError, "theta0", lambda: Parametric(build, [1.0, 1.0], (2.0, 0.0))),
+        (TypeError, "build", lambda: Parametric(lambda p: 3.0, [1.0])),
+        (TypeError, "build", lambda: Parametric("build", [1.0])),
+    ):
+        with pytest.raises(kind, match=name):
+            make()
