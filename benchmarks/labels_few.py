@@ -119,7 +119,7 @@ def losses(table: Any, labels: int, seed: int) -> dict[str, float]:
         "SelfTrainingClassifier": lambda: SelfTrainingClassifier(
             LogisticRegression(max_iter=1000)
         ).fit(np.vstack([X, rest]), marked),
-        "ours": lambda: ProxyLogisticRegression().fit(X, y, X_proxy=rest),
+        "ours": lambda: ProxyLogisticRegression().fit(X, y, X_proxy=rest if len(rest) else None),
     }
     for name, fit in ways.items():
         with warnings.catch_warnings():

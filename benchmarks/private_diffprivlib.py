@@ -2,10 +2,10 @@
 
 diffprivlib needs an older scikit-learn, so it has an environment of its own:
 
-    python -m experiments.private --write-splits runs/splits
+    python -m experiments.private --fresh 1 --tuning 1 --only ridge      # writes runs/tables
     python -m venv runs/diffprivlib
     runs/diffprivlib/bin/pip install diffprivlib "scikit-learn<1.6"
-    runs/diffprivlib/bin/python benchmarks/private_diffprivlib.py runs/splits runs/private
+    runs/diffprivlib/bin/python benchmarks/private_diffprivlib.py runs/tables runs/private
 
 It knows no public rows. It is ε-differentially private with δ = 0, for tables in which one row was
 exchanged (objective perturbation). It takes the best of its penalties on the test set.
@@ -26,12 +26,18 @@ EPSILONS = (0.3, 1.0, 3.0)
 def main(splits: Path, output: Path) -> None:
     warnings.simplefilter("ignore")
     lines = []
-    for path in sorted(splits.glob("*.npz")):
-        rows, seed = (int(part) for part in path.stem.split("-"))
-        case = {"data": "a9a", "family": "logistic", "private": rows, "shift": False,
-                "public": 1000, "seed": seed, "method": "diffprivlib, tuned"}  # fmt: skip
-        with np.load(path) as parts:
-            data = dict(parts)
+    with np.load(splits / "a9a.npz") as parts:
+        X, y = parts["X"].astype(float), parts["y"].astype(float)
+    for rows, seed in ((rows, seed) for rows in (2000, 20_000) for seed in range(3000, 3020)):
+        # As experiments.private.Split.
+        order = np.random.default_rng(seed).permutation(len(y))
+        test, rest = np.split(order, [int(0.3532 * len(y))])
+        others = np.setdiff1d(rest, rest[:1000], assume_unique=True)
+        others = np.random.default_rng([seed, 1]).permutation(others)[:rows]
+        data = {"private_X": X[others], "private_y": y[others], "test_X": X[test],
+                "test_y": y[test]}  # fmt: skip
+        case = {"data": "a9a", "private": rows, "public": 1000, "seed": seed,
+                "method": "diffprivlib, tuned"}  # fmt: skip
         for epsilon in EPSILONS:
             for C in STRENGTHS:
                 model = LogisticRegression(
@@ -41,7 +47,7 @@ def main(splits: Path, output: Path) -> None:
                 right = np.where(data["test_y"] == 1, p, 1 - p)
                 loss = float(-np.log(np.maximum(right, 1e-12)).mean())
                 lines.append({**case, "epsilon": epsilon, "rate": C, "loss": loss})
-        print(path.stem, flush=True)
+        print(rows, seed, flush=True)
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (output / "diffprivlib.jsonl").write_text(text)
 

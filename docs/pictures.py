@@ -21,6 +21,51 @@ import matplotlib.pyplot as plt
 OURS, RIVAL, GREY, GREEN = "#0072B2", "#D55E00", "#737373", "#009E73"
 
 
+def seconds(axes) -> None:
+    """Show recorded CPU seconds to a relative gap of 1e-6, ours and those of four rivals."""
+    (axis,) = axes
+    methods = {
+        "proxyprox, minimize(target)": ("proxyprox", OURS, "o"),
+        "SciPy, L-BFGS-B": ("scipy", GREY, "s"),
+        "scikit-learn, lbfgs": ("sklearn lbfgs", RIVAL, "^"),
+        "scikit-learn, newton-cholesky": ("sklearn newton-cholesky", RIVAL, "v"),
+        "glum, irls": ("glum irls", GREEN, "D"),
+    }
+    record = Path(__file__).parent / "results" / "seconds" / "seconds.json"
+    tables = json.loads(record.read_text(encoding="utf-8"))["tables"]
+    names = sorted(tables, key=lambda name: _size(tables[name]))
+    for label, (method, colour, mark) in methods.items():
+        places, found = [], []
+        for place, name in enumerate(names):
+            fits = tables[name]["fits"].items()
+            each = [
+                row["cpu"] for key, row in fits if key.startswith(method) and row["gap"] <= 1e-6
+            ]
+            if each:
+                places.append(place)
+                found.append(min(each))
+        axis.plot(found, places, mark, color=colour, label=label, ms=7, mec="white", mew=0.5)
+    shapes = [tables[name]["table"] for name in names]
+    kinds = [shape["kind"] + " and scaled" * shape["scaled"] for shape in shapes]
+    axis.set_yticks(
+        range(len(names)),
+        [
+            f"{shape['family']}, {kind}, {shape['rows']:,} × {shape['columns']:,}"
+            for kind, shape in zip(kinds, shapes, strict=True)
+        ],
+        fontsize=8.5,
+    )
+    axis.set(xscale="log", xlabel="CPU seconds to a relative gap of 1e-6, one thread")
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend(
+        frameon=False, fontsize=8.5, loc="upper center", bbox_to_anchor=(0.4, 1.16), ncols=3
+    )
+
+
+def _size(found) -> int:
+    return found["table"]["rows"] * found["table"]["columns"]
+
+
 def rounds(axes) -> None:
     """Show recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
     methods = {
@@ -327,6 +372,7 @@ PICTURES = {
     "several_proxies": (several_proxies, (6.6, 3.9), (1, 1)),
     "fine_calls": (fine_calls, (8.2, 4.6), (1, 2)),
     "rounds": (rounds, (9, 4.7), (2, 2)),
+    "seconds": (seconds, (8.6, 4.6), (1, 1)),
     "subproblem": (subproblem, (9.2, 3.9), (1, 2)),
     "similarity": (similarity, (6.2, 3.9), (1, 1)),
     "correction": (correction, (6.2, 3.9), (1, 1)),

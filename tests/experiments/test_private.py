@@ -1,83 +1,47 @@
-"""The comparison on private rows: paired records, grids and the command, in miniature."""
+"""The comparison on private rows, in miniature: splits, rivals by hand and in a grid, records."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from experiments import private
-from experiments.shared import application
+
+CASE = {"data": "tiny", "public": 100, "private": 600, "rivals": True}
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(1500, 4)) / 2
-    z = X @ [4.0, -4.0, 2.0, 0.0]
-    labels = {"logistic": (z + rng.logistic(size=1500) > 0) * 1.0, "ridge": z,
-              "poisson": rng.poisson(np.exp(z / 2)) * 1.0}  # fmt: skip
-    monkeypatch.setattr(private, "table", lambda data, family: (X, labels[family]))
-    for name, value in (("STEPS", (5,)), ("SGD_STEPS", (5,)),
-                        ("RATES", (1.0, 4.0)), ("CLIPS", (0.3, 1.0)), ("FEMALE", 0)):  # fmt: skip
+    y = (X @ [4.0, -4.0, 2.0, 0.0] + rng.logistic(size=1500) > 0) * 1.0
+    np.savez(tmp_path / "tiny.npz", X=X, y=y)
+    grids = {kind: {"clip": (1.0, 1e3), "rate": (0.25, 1.0)} for kind in ("metric", "plain")}
+    for name, value in (("FOLDER", tmp_path), ("STEPS", (5,)), ("GRIDS", grids)):
         monkeypatch.setattr(private, name, value)
+    private.table.cache_clear()
 
 
-@pytest.mark.parametrize("family", ["logistic", "ridge", "poisson"])
-def test_the_command_writes_paired_lines(tmp_path: Path, family: str) -> None:
-    pytest.importorskip("opacus")
-    pytest.importorskip("matplotlib")
-    words = ["--splits", "2", "--private", "600", "--public", "100", "--epsilons", "1"]
-    words += ["--family", family, "--output", str(tmp_path)]
-    done = CliRunner().invoke(application(private.private_rows), words)
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "figure.png").exists()
-    lines = json.loads((tmp_path / "summary.json").read_text())["lines"]
-    methods = {line["method"] for line in lines}
-    assert methods == {
-        private.PUBLIC, private.CEILING, private.OURS, private.LABEL_FREE, private.GD,
-        private.SGD, private.GD_FROM_ZERO,
-    }  # fmt: skip
-    ours = next(line for line in lines if line["method"] == private.OURS)
-    assert ours["splits"] == 2
-    assert ours["minus_public"] == pytest.approx(ours["loss"] - lines[0]["loss"])
-    again = CliRunner().invoke(application(private.private_rows), words)
-    assert again.exit_code == 0, again.output
-    assert (
-        json.loads((tmp_path / "summary.json").read_text())["lines"] == lines
-    )  # nothing was rerun
+def test_rows_of_a_split_are_apart_and_ours_is_between_public_and_ceiling() -> None:
+    split = private.Split(CASE, 3)
+    rows = np.vstack([split.public[0], split.private[0], split.test[0]])
+    assert len(np.unique(rows, axis=0)) == len(rows)
+    ready = private.prepare((CASE, 3))
+    assert ready["ceiling"] < 0.7
+    assert private.fit_ours((CASE, 3, "ours", 100.0)) < ready["public"] + 0.05
 
 
-def test_splits_are_written_for_other_libraries(tmp_path: Path) -> None:
-    words = [
-        "--splits",
-        "1",
-        "--private",
-        "600",
-        "--public",
-        "100",
-        "--write-splits",
-        str(tmp_path),
-    ]
-    done = CliRunner().invoke(application(private.private_rows), words)
-    assert done.exit_code == 0, done.output
-    with np.load(tmp_path / "600-10.npz") as parts:
-        assert parts["private_X"].shape == (600, 4)
-        assert set(parts) == {"private_X", "private_y", "test_X", "test_y"}
-
-
-def test_unknown_names_are_refused(tmp_path: Path) -> None:
-    words = ["--family", "gamma", "--output", str(tmp_path)]
-    assert CliRunner().invoke(application(private.private_rows), words).exit_code == 2
-
-
-def test_the_best_of_a_grid_is_best_on_average() -> None:
-    case = dict.fromkeys((*private.CASE, "method", "epsilon"), 1)
-    losses = {(0, 1.0): 1.0, (1, 1.0): 5.0, (0, 2.0): 2.0, (1, 2.0): 2.0}
-    points = [{**case, "seed": s, "rate": r, "loss": x} for (s, r), x in losses.items()]
-    ((setting, found),) = private.best_of_grids(points).values()
-    assert setting == {"rate": 2.0}
-    assert found == {0: 2.0, 1: 2.0}
+def test_the_grid_is_the_ten_lines_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(private, "EPSILONS", (1e6,))
+    split, ready = private.Split(CASE, 0), private.prepare((CASE, 0))
+    found = dict(private.grid_losses(CASE, split, ready, "metric DP-GD", only=None, sigmas={},
+                                     seed=0, device="cpu"))  # fmt: skip
+    by_hand = private.metric_descent(
+        *split.private, ready["w"], ready["hessian"], mu=1e9, steps=5, clip=1e6, rate=1.0,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert found[1e6, 5, 1e3, 1.0, "tail"] == pytest.approx(split.loss(by_hand), rel=1e-3)
+    assert private.at_edge("metric DP-GD", (1e6, 5, 1e3, 1.0, "tail")) == ["steps", "clip", "rate"]

@@ -224,11 +224,15 @@ def test_a_metric_is_the_norm_of_the_inverse():
 
 
 def test_james_stein_shrinks_noise_and_keeps_signal():
-    rule = JamesStein(METRIC, noise=1.0, growing=True)
-    signal = METRIC.unwhiten(np.array([100.0, 0.0, 0.0]))
+    metric = Metric(np.diag([1.0, 0.2, 0.01]), damping=1e-9)
+    rule = JamesStein(metric, noise=1.0, growth=1.0)
+    signal = metric.unwhiten(np.array([100.0, 0.0, 0.0]))
     np.testing.assert_allclose(rule.estimate(rule(signal, None, None, 0)), signal, rtol=1e-3)
-    weak = METRIC.unwhiten(np.array([0.5, 0.5, 0.5]))
+    weak = metric.unwhiten(np.array([0.5, 0.5, 0.5]))
     assert not rule.estimate(rule(weak, None, None, 0)).any()
+    # What public rows explain is expected, whether it is seen or not.
+    expecting = JamesStein(metric, noise=1.0, expected=1 / 3)
+    np.testing.assert_allclose(expecting.estimate(expecting(weak, None, None, 0)), weak / 2)
     memory = None
     for k in range(3):
         memory = rule(np.full(3, float(k)), None, memory, k)
@@ -261,7 +265,7 @@ def test_bad_arguments_are_named(make, rows):
     calls += [
         (lambda: PrivateRows(X, y[:-1], family), "y must"),
         (lambda: PrivateRows(X[0], y[:1], family), "X must"),
-        (lambda: PrivateRows(X, y, family, scale=np.zeros(3)), "scale"),
+        (lambda: PrivateRows(X, y, family, scaling=5), "scaling"),
         (lambda: PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan), "label_bound"),
         (lambda: Private(5, **plain), "objective"),
         (lambda: Private(loss, **plain, metric=loss), "metric"),

@@ -471,6 +471,8 @@ class ProxyBFGS(Method):
             kept["units"] = from_numpy(problem.scales, like=w0)
         if isinstance(problem.penalty, Box):
             kept["lower"], kept["upper"] = problem.penalty.limits(w0)
+        if self.sample:
+            kept["metric"] = Metric(shift=10.0 ** QuasiNewtonPolicy.grid[0])
         found = None
         if self.start_at_proxy and not isinstance(problem.proxy, Zero):
             found = find_minimum(problem.proxy, w0, penalty=problem.penalty)
@@ -593,7 +595,8 @@ class ProxyBFGS(Method):
         state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
-            if state.lowest is None or state.value is None:
+            # Values of a sample differ by chance, too: the first trial tests its metric.
+            if self.sample or state.lowest is None or state.value is None:
                 return metric
             gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
             gain = self._gain(state.value, state.lowest, step.proxy)

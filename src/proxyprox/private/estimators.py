@@ -15,11 +15,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
-from sklearn.preprocessing import StandardScaler
+from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util import validation as check
-from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.corrections import Plain
 from proxyprox.inner.exact import minimise_exactly
@@ -37,11 +36,13 @@ from proxyprox.private.mechanism import (
     Metric,
     Private,
     PrivateRows,
-    clip_for,
+    clipping,
     plan_releases,
 )
-from proxyprox.private.policy import PRIVATE, Setting
-from proxyprox.private.reading import project_rows, row_norms, share_memory, standardise
+from proxyprox.private.page import FitPage
+from proxyprox.private.policy import LARGEST_MOMENT, PRIVATE, Setting
+from proxyprox.private.reading import Scaling, row_norms, share_memory
+from proxyprox.private.synthetic import noise_edge, synthetic_rows
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.families import Family, Linear, Poisson, check_classes
@@ -72,7 +73,9 @@ class PrivacyPlan:
     Attributes
     ----------
     setting : str
-        "robust", "same support" or "no public labels".
+        "robust", "same support", "no public labels" or "no public rows".
+    share : float
+        Share of the budget for second moments of the private rows.
     releases : int
         Gradients that will be released, and one release of second moments where it is robust.
     sigma, clip, damping : float
@@ -86,11 +89,14 @@ class PrivacyPlan:
         Whether they can be expected to improve on the public rows of the same population.
     empty : int
         Columns that are zero in all public rows: their coefficients stay near zero.
+    scaling : Scaling
+        What is done to rows: the bound, the cuts, the centres and the units of columns.
     guarantee : Guarantee
         What it will cost.
     """
 
     setting: str
+    share: float
     releases: int
     sigma: float
     clip: float
@@ -100,6 +106,7 @@ class PrivacyPlan:
     n_effective: float
     pays: bool
     empty: int
+    scaling: Scaling
     guarantee: Guarantee
 
     def __str__(self) -> str:
@@ -110,10 +117,11 @@ class PrivacyPlan:
             verdict = "they can improve on the public fit"
         else:
             verdict = "unless the populations differ this will not pay"
+        share = f"{self.share:.1%} of the budget for second moments, " if self.share else ""
         kind = f"{self.empty} columns are zero in all public rows: their coefficients stay near 0"
         return (
             f"{worth} rows without noise; public: {self.n_public:,} labelled; {verdict}.\n"
-            f"  setting {self.setting}: {self.releases} gradients, σ = {self.sigma:.3g}, "
+            f"  setting {self.setting}: {share}{self.releases} gradients, σ = {self.sigma:.3g}, "
             f"C = {self.clip:.3g}, λ = {self.damping:.3g}\n"
             + f"  columns {kind}\n" * bool(self.empty) + f"  cost    {self.guarantee}"
         )  # fmt: skip
@@ -125,13 +133,21 @@ class Prepared(NamedTuple):
     setting: Setting
     public: GLM
     start: Array
-    hessian: Array
-    damping: float
-    bound: float
-    scale: Array
+    metric: Metric
+    clip: float
+    scaling: Scaling
     label_bound: float | None
-    centre: Array | None
-    spread: Array | None
+
+
+class Tail:
+    """The mean of the iterates from one of them on; they were released, so it costs nothing."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def share(self, previous: float, eta: float, k: int) -> float:
+        """Return ``c_k``."""
+        return 1 / max(1, k - self.first + 1)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -144,10 +160,12 @@ class PrivateGLM(LinearModel):
     bound: float | None = None
     alpha: float | None = None
     same_support: bool | None = None
-    scale: str | None = None
+    scale: str | None = "public"
+    moments: float | None = None
     fit_intercept: bool = True
     budget: PrivacyBudget | None = None
     name: str | None = None
+    data: str | None = None
     seed: int | None = None
 
     def fit(self, X: Any, y: Any, X_public: Any = None, y_public: Any = None) -> Self:
@@ -160,9 +178,10 @@ class PrivateGLM(LinearModel):
             scaled to it: neither is an error, because errors would tell of it.
         y : array of shape (n,)
             Private labels; a row whose label is none counts as absent.
-        X_public : array, DataFrame or sparse matrix of shape (m, p)
+        X_public : array, DataFrame or sparse matrix of shape (m, p), optional
             Public inputs of the same columns. X itself, or what shares memory with it, is refused;
-            a copy is not noticed, since nothing compares values.
+            a copy is not noticed, since nothing compares values. Without public rows a share of
+            the budget buys second moments, and synthetic rows of those moments take their place.
         y_public : array of shape (m,), optional
             Their labels.
 
@@ -175,7 +194,89 @@ class PrivateGLM(LinearModel):
                 remedy = "Public rows are published by the fit: split them off before."
                 got = Words("private ones: both share memory")
                 raise ValueError(message(name, got, "other rows than the private ones", remedy))
-        ready = self._prepare(X_public, y_public)
+        if X_public is None:
+            ready = self._prepare_blind(self._count_columns(X), y_public)
+        else:
+            ready = self._prepare(X_public, y_public)
+            self._check_names(X)
+        setting = ready.setting
+        rows = PrivateRows(
+            X, y, ready.public.family, intercept=self.fit_intercept, scaling=ready.scaling,
+            label_bound=ready.label_bound, columns=self.n_features_in_,
+        )  # fmt: skip
+        labelled = ready.public.targets is not None
+        target = Private(
+            rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
+            n_nominal=self.n_nominal, metric=ready.metric, clip=ready.clip,
+            matched=ready.public if labelled else None, moments=setting.moments,
+            count=PRIVATE.count, l2=self.alpha or 0.0, budget=self.budget, name=self.name,
+            seed=self.seed,
+        )  # fmt: skip
+        self.rows_, sd = target.count_rows()
+        self._check_size(target, sd)
+        proxy: Any = ready.public
+        if labelled and setting.moments:
+            proxy = self._add_missing_curvature(ready, target)
+        if X_public is None and setting.moments:
+            ready = self._with_synthetic_rows(ready, target)
+            proxy = ready.public
+        correction: Any = Plain()
+        if labelled:
+            at = clipping(ready.public, ready.start, target.metric, target.clip)
+            unit = at.kept**2
+            correction = JamesStein(
+                target.metric, target.noise_variance / unit,
+                at.spread * at.length**2 / unit / target.size, growth=setting.growth,
+                expected=1 / ready.public.design.rows,
+            )  # fmt: skip
+        result = minimize(
+            Problem(target, proxy), ready.start, rng=0, steps=setting.releases, stop=Residual(1e-9),
+            method=ProxyProx(
+                eta=1 / (PRIVATE.proximal if labelled else ready.metric.damping),
+                correction=correction,
+            ),
+            averaging=None if labelled else Tail(setting.releases // 2 + 1),
+        )  # fmt: skip
+        # Seconds grow with the true number of rows.
+        paid = replace(result.ledger, seconds=0.0, target_seconds=0.0, proxy_seconds=0.0)
+        steps = [step._replace(seconds=0.0) for step in result.trace]
+        self.result_ = replace(result, ledger=paid, trace=Trace(steps))
+        self.privacy_ = replace(target.spent, note=self._note_fit(target))
+        self.page_ = FitPage.of(
+            target, self.privacy_, estimator=type(self).__name__, data=self.data,
+            setting=setting.name,
+        )  # fmt: skip
+        w = self._within_reach(result.w, ready) if labelled else result.w
+        self._store(w, ready)
+        return self
+
+    def _within_reach(self, w: Array, ready: Prepared) -> Array:
+        """Return the point between the public fit and w that the public loss still allows."""
+        public, start = ready.public, ready.start
+        rise = PRIVATE.rise * ready.metric.degrees_of_freedom / public.design.rows
+        most = public.value(start) + rise
+
+        def excess(share: float) -> float:
+            return float(public.value(start + share * (w - start)) - most)
+
+        return w if excess(1.0) <= 0 else start + brentq(excess, 0.0, 1.0) * (w - start)
+
+    def _count_columns(self, X: Any) -> int:
+        """Return the number of columns of rows whose entries must not be looked at."""
+        shape = getattr(X, "shape", None)
+        if shape is None:
+            lengths = [len(row) for row in X if isinstance(row, (list, tuple))]
+            shape = (0, max(set(lengths), key=lengths.count) if lengths else 0)
+        if len(shape) != 2 or not shape[1]:
+            got = Words("a table without columns")
+            raise ValueError(message("X", got, "two-dimensional, with columns"))
+        columns = list(getattr(X, "columns", ()))
+        if columns and all(isinstance(name, str) for name in columns):
+            self.feature_names_in_ = np.asarray(columns, dtype=object)
+        self.n_features_in_ = int(shape[1])
+        return self.n_features_in_
+
+    def _check_names(self, X: Any) -> None:
         names = getattr(self, "feature_names_in_", None)
         columns = getattr(X, "columns", None)
         if names is not None and columns is None and hasattr(X, "shape"):
@@ -189,44 +290,6 @@ class PrivateGLM(LinearModel):
             missing = [name for name in columns if name not in set(names)]
             got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
             raise ValueError(message("X", got, "of the public rows' columns, in their order"))
-        family, setting = ready.public.family, ready.setting
-        rows = PrivateRows(
-            X, y, family, intercept=self.fit_intercept, bound=ready.bound, scale=ready.scale,
-            label_bound=ready.label_bound, columns=self.n_features_in_, centre=ready.centre,
-            spread=ready.spread,
-        )  # fmt: skip
-        metric = Metric(ready.hessian, ready.damping)
-        target = Private(
-            rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
-            n_nominal=self.n_nominal, metric=metric,
-            clip=self._clip(ready, metric),
-            matched=ready.public, moments=setting.moments, count=PRIVATE.count,
-            l2=self.alpha or 0.0, budget=self.budget, name=self.name, seed=self.seed,
-        )  # fmt: skip
-        self.rows_, sd = target.count_rows()
-        self._check_size(target, sd)
-        proxy: Any = ready.public
-        if setting.moments:
-            proxy = self._add_missing_curvature(ready, target)
-        correction: Any = Plain()
-        if setting is not PRIVATE.label_free:
-            sampling = (target.clip / setting.clip) ** 2 / target.size
-            correction = JamesStein(
-                target.metric, target.noise_variance, sampling, growing=setting.moments > 0,
-                by_curvature=True,
-            )  # fmt: skip
-        eta = 1 / (ready.damping if setting is PRIVATE.label_free else setting.proximal)
-        result = minimize(
-            Problem(target, proxy), ready.start, method=ProxyProx(eta=eta, correction=correction),
-            steps=setting.releases, stop=Residual(1e-9), rng=0,
-        )  # fmt: skip
-        # Seconds grow with the true number of rows.
-        paid = replace(result.ledger, seconds=0.0, target_seconds=0.0, proxy_seconds=0.0)
-        steps = [step._replace(seconds=0.0) for step in result.trace]
-        self.result_ = replace(result, ledger=paid, trace=Trace(steps))
-        self.privacy_ = replace(target.spent, note=self._note_fit(target))
-        self._store(result.w, ready)
-        return self
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
@@ -275,95 +338,143 @@ class PrivateGLM(LinearModel):
         )  # fmt: skip
         warnings.warn(text, PrivateFitWarning, stacklevel=3)
 
-    def plan(self, X_public: Any, y_public: Any = None) -> PrivacyPlan:
+    def plan(
+        self, X_public: Any = None, y_public: Any = None, *, columns: int | None = None
+    ) -> PrivacyPlan:
         """Return what a fit will do, and whether it can be expected to pay; it spends nothing.
 
         Parameters
         ----------
         X_public, y_public
             As in :meth:`fit`.
+        columns : int, optional
+            How many columns the private rows have, if there are no public ones.
         """
-        ready = self._prepare(X_public, y_public)
-        setting, metric = ready.setting, Metric(ready.hessian, ready.damping)
-        clip = self._clip(ready, metric)
+        if X_public is None:
+            columns = check.whole("columns: X_public is None, and columns", columns)
+            ready = self._prepare_blind(columns, y_public)
+        else:
+            ready = self._prepare(X_public, y_public)
+        setting, metric, public = ready.setting, ready.metric, ready.public
         releases = plan_releases(
             self.epsilon, self.delta, setting.releases, moments=setting.moments, count=PRIVATE.count
         )
-        effective = self.n_nominal / (1 + self._noise(setting, metric))
-        labelled = 0 if y_public is None else ready.public.design.rows
+        reach2 = sum(1 / release.sigma**2 for release in releases) * (
+            1 - setting.moments - PRIVATE.count
+        )
+        kept = 1.0 if X_public is None else clipping(public, ready.start, metric, ready.clip).kept
+        noise = metric.dim * (ready.clip / kept) ** 2 / (reach2 * self.n_nominal)
+        effective = self.n_nominal / (1 + noise / max(metric.degrees_of_freedom, 1e-9))
+        labelled = 0 if public.targets is None else public.design.rows
+        empty = ~np.asarray(abs(public.design.X).sum(axis=0)).ravel().astype(bool)
         return PrivacyPlan(
-            setting.name, setting.releases, releases[-1].sigma, clip, ready.damping, self.n_nominal,
-            labelled, effective, effective >= PRIVATE.worth * labelled,
-            int((~np.asarray(abs(ready.public.design.X).sum(axis=0)).ravel().astype(bool)).sum()),
+            setting.name, setting.moments, setting.releases, releases[-1].sigma, ready.clip,
+            metric.damping, self.n_nominal, labelled, effective,
+            effective >= PRIVATE.worth * labelled, int(empty.sum()), ready.scaling,
             Guarantee.of(releases, self.delta, private=self.seed is None),
         )  # fmt: skip
 
     # -- public arithmetic ------------------------------------------------------------------------
 
-    def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
-        """Check the arguments and the public rows, and fit those."""
-        n = check.whole("n_nominal", self.n_nominal)
-        check.positive("epsilon", self.epsilon)
-        require_delta(self.delta, n)
+    def _check_arguments(self) -> float:
+        """Check what does not depend on rows; return μ."""
+        check.whole("n_nominal", self.n_nominal)
+        mu = gaussian_mu(check.positive("epsilon", self.epsilon), self.delta)
+        require_delta(self.delta, self.n_nominal)
         check.flag("fit_intercept", self.fit_intercept)
         if self.same_support is not None:
             check.flag("same_support", self.same_support)
+        if self.bound is not None:
+            check.positive("bound", self.bound)
+        if self.alpha is not None:
+            check.nonnegative("alpha", self.alpha)
+        if self.scale is not None:
+            check.one_of("scale", self.scale, ("public",))
+        if self.data is not None and not isinstance(self.data, str):
+            raise TypeError(message("data", self.data, "text, or None"))
         if self.name is not None and self.budget is None:
             remedy = "A name resumes a fit from a budget's file: give one as budget=."
             raise ValueError(message("name", self.name, "None without a budget", remedy))
-        if X_public is None:
-            remedy = "They give the clip and the metric; a few hundred rows will do."
-            raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
+        return mu
+
+    def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
+        """Check the arguments and the public rows, and fit those."""
+        mu = self._check_arguments()
         try:
             X = inputs.validate(self, X_public, name="X_public", reset=True)
         except ValueError as error:
             raise ValueError(f"X_public cannot be used. {error}") from error
         X = X.astype(np.float64)
-        constant = self._check_columns(X)
-        centre, spread = self._public_scale(X, constant)
-        X = standardise(X, centre, spread)
-        self._warn_of_outliers(X)
-        bound = self._check_bound(row_norms(X))
-        X = project_rows(X, bound)
-        largest = np.asarray(abs(X).max(axis=0).todense() if scipy.sparse.issparse(X)
-                             else np.abs(X).max(axis=0)).ravel()  # fmt: skip
-        scale = np.where(largest > 0, largest, bound)
-        X = X @ scipy.sparse.diags_array(1 / scale) if scipy.sparse.issparse(X) else X / scale
-        unit = float(row_norms(X).max())
-        X, scale = X / unit, scale * unit
-        X = X.tocsr() if scipy.sparse.issparse(X) else X
+        self._check_columns(X)
+        self._check_bound(row_norms(X))
+        if self.scale is None:
+            usual = math.sqrt(float(np.mean(row_norms(Scaling(self.bound)(X)) ** 2))) or 1.0
+            scaling = Scaling(self.bound, spread=np.full(X.shape[1], usual))
+        else:
+            scaling = Scaling.of(X, self.bound, PRIVATE.tail)
+        X = scaling(X)
+        if not row_norms(X).any():
+            raise ValueError(message("X_public", Words("rows all alike"), "rows that differ"))
         family, label_bound = self._family(y_public)
-        setting = PRIVATE.same_support if self.same_support else PRIVATE.robust
         start = np.zeros((X.shape[1] + self.fit_intercept) * family.outputs)
-        strength = 0.0 if self.alpha is None else check.nonnegative("alpha", self.alpha)
+        public = GLM(X, y_public, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
         if y_public is None:
-            public = GLM(X, None, family, l2=strength, intercept=self.fit_intercept)
-            hessian = public.hessian(start)
-            damping = max(
-                PRIVATE.damping,
-                _balanced_damping(hessian, n, gaussian_mu(self.epsilon, self.delta)),
-            )
-            return Prepared(
-                PRIVATE.label_free, public, start, hessian, damping, bound, scale, label_bound,
-                centre, spread,
-            )  # fmt: skip
-        public = GLM(X, y_public, family, l2=strength, intercept=self.fit_intercept)
-        if self.alpha is None:
-            public = choose_strength(public)
-        start = minimise_exactly(public, start, tol=1e-10)
-        hessian, damping = public.hessian(start), max(PRIVATE.damping, public.l2)
-        setting = setting.adapt(self._noise(setting, Metric(hessian, damping)))
-        return Prepared(
-            setting, public, start, hessian, damping, bound, scale, label_bound, centre, spread
-        )
+            damping = max(PRIVATE.damping, PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
+            metric = Metric(public.hessian(start), damping)
+            reach = mu**2 * self.n_nominal
+            setting = PRIVATE.label_free(metric.degrees_of_freedom / reach)
+        else:
+            public = choose_strength(public) if self.alpha is None else public
+            start = minimise_exactly(public, start, tol=1e-10)
+            metric = Metric(public.hessian(start), max(PRIVATE.damping, public.l2))
+            noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
+            setting = PRIVATE.labelled(noise, same_support=bool(self.same_support))
+            if self.moments is not None:
+                share = check.below_one("moments", self.moments)
+                setting = replace(setting, moments=share)
+        length = _usual_length(public, start, metric, label_bound)
+        return Prepared(setting, public, start, metric, setting.clip * length, scaling, label_bound)
 
-    def _noise(self, setting: Setting, metric: Metric) -> float:
-        """Return the variance of the privacy noise over that of the rows' sampling."""
-        mu = gaussian_mu(self.epsilon, self.delta) * math.sqrt(1 - setting.moments - PRIVATE.count)
-        return setting.clip**2 * metric.degrees_of_freedom / (mu**2 * self.n_nominal)
+    def _prepare_blind(self, columns: int, y_public: Any) -> Prepared:
+        """Return what is known without public rows: the bound, the classes and the plan."""
+        mu = self._check_arguments()
+        if self.bound is None or y_public is not None:
+            remedy = "They give the clip and the metric. Or give bound=, the largest norm of a row."
+            raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
+        family, label_bound = self._family(None)
+        scaling = Scaling(self.bound, spread=np.full(columns, self.bound))
+        start = np.zeros((columns + self.fit_intercept) * family.outputs)
+        # Before anything is known rows are taken to be alike in all directions.
+        rows = synthetic_rows(None, 0.0, columns, PRIVATE.blind_rows)
+        nothing = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
+        reach = mu**2 * self.n_nominal
+        hessian, damping = nothing.hessian(start), PRIVATE.free_damping / math.sqrt(reach)
+        metric = Metric(hessian, max(damping, _hidden_damping(nothing, start, 1.0)))
+        noise = metric.degrees_of_freedom / reach
+        setting = PRIVATE.label_free(noise, columns, mu, self.n_nominal)
+        if self.moments is not None:
+            share = check.below_one("moments", self.moments)
+            setting = replace(setting, moments=share)
+        clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
+        return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
 
-    def _check_columns(self, X: Any) -> Array:
-        """Return which public columns are constant; refuse those that may vary among private rows.
+    def _with_synthetic_rows(self, ready: Prepared, target: Private) -> Prepared:
+        """Buy second moments, and draw rows that have them: the proxy, the metric and the clip."""
+        moments, noise = target.second_moments(LARGEST_MOMENT, products=True)
+        rows = synthetic_rows(moments, noise, self.n_features_in_, PRIVATE.blind_rows)
+        edge = noise_edge(noise, self.n_features_in_)
+        old, start = ready.public, ready.start
+        public = GLM(rows, None, old.family, l2=old.l2, intercept=self.fit_intercept)
+        mu = gaussian_mu(self.epsilon, self.delta)
+        damping = PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal))
+        damping = max(damping, _hidden_damping(public, start, edge))
+        metric = Metric(public.hessian(start), damping)
+        clip = ready.setting.clip * _usual_length(public, start, metric, ready.label_bound)
+        target.set_metric(metric, clip)
+        return ready._replace(public=public, metric=metric, clip=clip)
+
+    def _check_columns(self, X: Any) -> None:
+        """Refuse public columns that are constant and may vary among private rows.
 
         A category that no public row has is a column of zeros: its curvature is zero, gradients
         along it are not believed, and the robust setting measures how common it is.
@@ -381,59 +492,15 @@ class PrivateGLM(LinearModel):
                 "expected to differ from public ones."
             )
             raise ValueError(message("X_public", got, "columns that vary", remedy))
-        return np.where(low == high, low, np.nan)
 
-    def _public_scale(self, X: Any, constant: Array) -> tuple[Array | None, Array | None]:
-        """Return the mean and the standard deviation of public columns, if they are asked for."""
-        if self.scale is None:
-            return None, None
-        check.one_of("scale", self.scale, ("public",))
-        sparse = scipy.sparse.issparse(X)
-        found = StandardScaler(with_mean=not sparse).fit(X)
-        centre = np.zeros(X.shape[1]) if sparse else found.mean_
-        # A constant column has no spread, but it has a size.
-        size = np.where(np.isnan(constant) | (constant == 0), 1.0, np.abs(constant))
-        return centre, np.where(np.isnan(constant), found.scale_, size)
-
-    def _check_bound(self, lengths: Array) -> float:
-        """Return the bound on a row's norm; warn of one that shortens most public rows."""
-        bound = float(lengths.max()) if self.bound is None else check.positive("bound", self.bound)
-        if not bound > 0:
-            raise ValueError(message("X_public", Words("zeros only"), "rows that differ"))
-        if np.median(lengths) > bound:
-            share = float(np.mean(lengths > bound))
-            unit = "" if self.scale is None else " after scaling"
+    def _check_bound(self, lengths: Array) -> None:
+        """Warn of a bound that shortens most public rows."""
+        if self.bound is not None and np.median(lengths) > self.bound:
             warnings.warn(
-                f"bound={bound:g} is below the norm of {share:.0%} of the public rows, whose "
-                f"median{unit} is {np.median(lengths):.3g}: they are shortened to it, and so are "
-                "private ones and those that are predicted. Leave it out, or take one near "
-                f"{np.quantile(lengths, 0.99):.3g}.",
-                PrivateFitWarning, stacklevel=4,
-            )  # fmt: skip
-        return bound
-
-    def _clip(self, ready: Prepared, metric: Metric) -> float:
-        """Return the clip: a multiple of the usual length of a public row's gradient."""
-        # Without public labels half the bound stands for the usual residual.
-        usual = 1.0 if ready.label_bound is None else ready.label_bound / 2
-        return clip_for(ready.public, ready.start, metric, ready.setting.clip, usual)
-
-    def _warn_of_outliers(self, X: Any) -> None:
-        """Warn of public columns whose largest entry, by which they are divided, is far out.
-
-        The others' squares, their curvature, then lie below the damping.
-        """
-        if scipy.sparse.issparse(X):
-            return
-        sizes = np.abs(X)
-        largest, usual = sizes.max(axis=0), np.quantile(sizes, 0.95, axis=0)
-        odd = np.flatnonzero((usual > 0) & (usual < math.sqrt(PRIVATE.damping) * largest))
-        if len(odd):
-            names = np.asarray(getattr(self, "feature_names_in_", np.arange(X.shape[1])))[odd]
-            warnings.warn(
-                f"X_public: columns are divided by their largest entry, and that of "
-                f"{list_names(list(map(str, names)))} is far above those of other rows. Remove "
-                "such rows: what they hold is lost for the private rows, too.",
+                f"bound={self.bound:g} is below the norm of {np.mean(lengths > self.bound):.0%} of "
+                f"the public rows, whose median is {np.median(lengths):.3g}: they are shortened to "
+                "it, and so are private ones and those that are predicted. Leave it out, or take "
+                f"one near {np.quantile(lengths, 0.99):.3g}.",
                 PrivateFitWarning, stacklevel=4,
             )  # fmt: skip
 
@@ -450,7 +517,7 @@ class PrivateGLM(LinearModel):
         # A column that is constant among public rows, one for all, say, varies among private ones
         # where it is less common: that direction, too, is flat in the public loss.
         gap = np.abs(private - np.asarray(squares.mean(axis=0)).ravel())
-        lacking = np.maximum(gap - sd, 0.0)
+        lacking = np.maximum(gap - PRIVATE.clear * sd, 0.0)
         z = ready.public.design.predict(ready.start.reshape(-1, family.outputs))
         z = z.ravel() if family.outputs == 1 else z
         usual = family.expected_curvature(z)
@@ -460,7 +527,9 @@ class PrivateGLM(LinearModel):
         extra = np.repeat(extra, family.outputs)
         if not extra.any():
             return ready.public
-        target.set_metric(Metric(ready.hessian + np.diag(extra), ready.damping))
+        damping = ready.metric.damping
+        hessian = ready.public.hessian(ready.start) + np.diag(extra)
+        target.set_metric(Metric(hessian, damping))
         around = Quadratic(np.diag(extra), b=-extra * ready.start)
         return MixedProxy([ready.public, around], [1.0, 1.0])
 
@@ -471,22 +540,20 @@ class PrivateGLM(LinearModel):
         raise NotImplementedError(f"{type(self).__name__} must define _family(y_public)")
 
     def _store(self, w: Array, ready: Prepared) -> None:
-        """Note the coefficients in the user's units, and how rows are shortened."""
-        count = len(ready.scale)
-        self.bound_ = ready.bound
-        self._centre = np.zeros(count) if ready.centre is None else ready.centre
-        self._spread = np.ones(count) if ready.spread is None else ready.spread
+        """Note the coefficients in the user's units, and what is done to rows."""
+        self.scaling_ = ready.scaling
         coef, constants = self._shape(w)
-        self.coef_ = coef / ready.scale / self._spread
-        self.intercept_ = constants - self.coef_ @ self._centre
+        self.coef_ = coef / ready.scaling.spread
+        centre = ready.scaling.centre
+        self.intercept_ = constants if centre is None else constants - self.coef_ @ centre
 
     def _predictors(self, X: Any) -> Array:
-        """Return the linear predictors of rows, shortened to the bound as those of the fit were."""
+        """Return the linear predictors of rows, which are cut as those of the fit were."""
         check_is_fitted(self, "coef_")
-        X = standardise(inputs.validate(self, X).astype(np.float64), self._centre, self._spread)
-        coef = np.atleast_2d(self.coef_)
-        constants = self.intercept_ + coef @ self._centre
-        return np.asarray(project_rows(X, self.bound_) @ (coef * self._spread).T) + constants
+        X = self.scaling_(inputs.validate(self, X).astype(np.float64))
+        coef, centre = np.atleast_2d(self.coef_), self.scaling_.centre
+        constants = self.intercept_ + (0.0 if centre is None else coef @ centre)
+        return np.asarray(X @ (coef * self.scaling_.spread).T) + constants
 
 
 class PrivateRegressor(LinearRegressor, PrivateGLM):
@@ -517,27 +584,32 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
     classes : sequence, optional
         All classes; by default those of the public labels.
     bound : float, optional
-        The largest norm of a row; longer ones are scaled to it, for the fit and for predictions. By
-        default that of the longest public row. With ``scale`` it is one of scaled rows.
+        The largest norm of a row; longer ones are shortened to it, for the fit and for predictions.
+        Needed without public rows.
     alpha : float, optional
-        Strength of the L2 penalty on the mean loss, in units where columns have public maximum one
-        and the longest public row length one. By default cross-validation picks one for the public
-        loss alone: the private rows, as far as they are believed, take it back.
+        Strength of the L2 penalty on the mean loss, for scaled columns. By default cross-validation
+        picks one for the public loss alone: the private rows, as far as they are believed, take it
+        back.
     same_support : bool, optional
         True asserts that public rows are of the private rows' population, which saves the twentieth
         of the budget that is spent on finding out where they are not. False expects them not
         to be. By default they may differ. Public columns that are constant and not zero are
         refused unless it is False.
     scale : {"public"}, optional
-        Take the public mean off each column and divide it by the public standard deviation before
-        the bound is applied (sparse rows are only divided). Coefficients are of the columns as they
-        are given. By default columns are divided by their public maximum after the bound.
+        Cut the entries of each column at the public quantiles, take the public median off dense
+        columns and divide by the public root mean square (the default). None leaves columns as they
+        are. ``plan(...).scaling`` shows the numbers; coefficients are of the columns as given.
+    moments : float, optional
+        Share of the budget for second moments of the private rows; by default planned, see
+        ``plan``.
     fit_intercept : bool
         Whether a constant is fitted.
     budget : PrivacyBudget, optional
         What is charged, together with other fits; by default each fit has a budget of its own.
     name : str, optional
         A name by which a killed fit is resumed from the budget's file.
+    data : str, optional
+        What the private rows are called on the page that a privacy officer signs.
     seed : int, optional
         For tests: seeded noise, NOT PRIVATE.
 
@@ -551,8 +623,10 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
     rows_ : float
         The noisy number of private rows that could be read, a hundredth of the budget. If
         ``n_nominal`` is clearly another, sums are divided by this one.
-    bound_ : float
-        The bound on a row's norm.
+    scaling_ : Scaling
+        What is done to rows before the fit, and for predictions.
+    page_ : FitPage
+        One page for a privacy officer: ``print(model.page_)``, or ``model.page_.to_dict()``.
     result_ : Result
         The run: released gradients and public arithmetic, nothing private.
 
@@ -589,7 +663,7 @@ class PrivateRidge(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, data
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Labels beyond ±label_bound are set to it; by default the largest public one.
@@ -598,7 +672,7 @@ class PrivateRidge(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``Ridge``.
-    privacy_, rows_, bound_, result_
+    privacy_, rows_, scaling_, page_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
@@ -622,7 +696,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, seed
+    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, data
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Counts above it are set to it; by default the largest public one.
@@ -631,7 +705,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
     ----------
     coef_, intercept_ : array, float
         As in scikit-learn's ``PoissonRegressor``.
-    privacy_, rows_, bound_, result_
+    privacy_, rows_, scaling_, page_, result_
         As in :class:`PrivateLogisticRegression`.
 
     Examples
@@ -671,10 +745,20 @@ def choose_strength(public: GLM) -> GLM:
     return GLM(design, Encoded(public.targets), family, l2=best)
 
 
-def _balanced_damping(hessian: Array, rows: int, mu: float) -> float:
-    """Return the λ that balances the noise of K releases against the distance they can go."""
-    values = np.maximum(np.linalg.eigvalsh(hessian), 0.0)
-    grid, K = np.geomspace(1e-5, 1.0, 101), PRIVATE.label_free.releases
-    known = (values / (values + grid[:, None])).sum(axis=1)
-    errors = known**2 * K / (mu * rows) ** 2 + grid / K * PRIVATE.distance**2
-    return float(grid[np.argmin(errors)])
+def _usual_length(public: GLM, start: Array, metric: Metric, label_bound: float | None) -> float:
+    """Return the root mean square of public rows' whitened gradients."""
+    at = clipping(public, start, metric)
+    if at.length:
+        return at.length
+    # Without labels half their bound stands for the usual residual.
+    squares = metric.degrees_of_freedom if label_bound is None else metric.dim
+    return math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)
+
+
+def _hidden_damping(public: GLM, start: Array, edge: float) -> float:
+    """Return the damping for steps that are not too long along curvature that noise hides."""
+    X, family = public.design.X, public.family
+    curvature = float(np.max(family.expected_curvature(public.design.predict(
+        start.reshape(-1, family.outputs)).ravel() if family.outputs == 1
+        else public.design.predict(start.reshape(-1, family.outputs)))))  # fmt: skip
+    return PRIVATE.stable * 4 * curvature * min(edge, float(np.max(row_norms(X))) ** 2)

@@ -11,7 +11,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse
@@ -34,7 +34,9 @@ from proxyprox.private.accounting import (
     require_delta,
     total_epsilon,
 )
+from proxyprox.private.policy import PRIVATE
 from proxyprox.private.reading import (
+    Scaling,
     read_labels,
     read_rows,
     row_norms,
@@ -134,7 +136,7 @@ class Euclidean:
     """The metric of ordinary clipping and noise."""
 
     def __init__(self, dim: int) -> None:
-        self.dim = dim
+        self.dim, self.known = dim, np.ones(dim)
 
     def whiten(self, gradients: Array) -> Array:
         """Return gradients as they are."""
@@ -162,10 +164,8 @@ class PrivateRows:
         Whether a constant is fitted.
     bound : float, optional
         The largest norm of a row of X, without the constant.
-    scale : array of shape (p,), optional
-        What columns are divided by, after the bound was applied.
-    centre, spread : array of shape (p,), optional
-        What is taken off columns, and what they are divided by, before the bound is applied.
+    scaling : Scaling, optional
+        What is done to each row in place of ``bound``; it follows from public rows.
     label_bound : float, optional
         Numeric labels beyond ±label_bound are set to it.
     columns : int, optional
@@ -189,11 +189,9 @@ class PrivateRows:
         *,
         intercept: bool = False,
         bound: float | None = None,
-        scale: Array | None = None,
+        scaling: Scaling | None = None,
         label_bound: float | None = None,
         columns: int | None = None,
-        centre: Array | None = None,
-        spread: Array | None = None,
     ) -> None:
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
         if bound is not None:
@@ -202,15 +200,9 @@ class PrivateRows:
             check.positive("label_bound", label_bound)
         if columns is not None:
             check.whole("columns", columns)
-        width = (*getattr(X, "shape", ()), None, None)[1] if columns is None else columns
-        for name, given in (("scale", scale), ("centre", centre), ("spread", spread)):
-            if given is not None:
-                width = len(check.vector(name, given, width))
-                if name != "centre" and not (to_numpy(given) > 0).all():
-                    raise ValueError(message(name, given, "positive numbers"))
-        if (centre is None) != (spread is None):
-            raise ValueError(message("spread", spread, "given together with centre"))
-        X, valid = read_rows(X, width, bound, scale, centre, spread)
+        if scaling is not None:
+            check.instance("scaling", scaling, Scaling, "a Scaling")
+        X, valid = read_rows(X, columns, Scaling(bound) if scaling is None else scaling)
         targets, known = read_labels(y, family, label_bound)
         if len(targets) != X.shape[0]:
             raise ValueError(message("y", Words("another number of labels"), "one for each row"))
@@ -272,6 +264,19 @@ class PrivateRows:
         with np.errstate(over="ignore"):
             lengths = np.minimum(largest * largest * norms, clip)
         return np.asarray(squares.T @ (lengths / norms)).ravel()
+
+    def clipped_products(self, *, clip: float, keep: Array | None = None) -> Array:
+        """Return ``Σ aaᵀ`` for ``a = (x, ½)``, each row's clipped: not private either."""
+        check.positive("clip", clip)
+        chosen, width = self._chosen(keep), self.columns + 1
+        total = np.zeros((width, width))
+        for start in range(0, len(chosen), step := max(1, BLOCK // width)):
+            a = _dense(self._X[chosen[start : start + step]], intercept=True)
+            a[:, -1] = 0.5
+            units, lengths = unit_rows(a)
+            a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
+            total += a.T @ a
+        return total.ravel()
 
     def count(self, keep: Array | None = None) -> int:
         """Return how many rows can be used: not private either."""
@@ -365,7 +370,9 @@ class Private:
     metric : Metric or GLM, optional
         A public metric, or the public loss that has it; Euclidean by default.
     matched : GLM, optional
-        A public loss: how far clipping moves *its* gradient is taken off the released one.
+        A public loss: what clipping does to *its* rows, whose labels are as likely as the model at
+        w says, is undone. ``g̃ − E clip(g)``, over the share κ that clipping keeps of a gradient, is
+        an estimate of the gradient for which C may be small.
     sample_rate : float
         Share of the rows in a release, by Poisson sampling; 1 for all.
     moments, count : float
@@ -528,25 +535,34 @@ class Private:
             index, digest(point, getattr(self.metric, "matrix", None)), total, self.clip, self.dim
         )
         self._asked = k + 1
-        released = self.metric.unwhiten(mean) + self.l2 * point - self.clip_gap(w)
-        return from_numpy(released, like=w)
+        if self.matched is not None:
+            # What clipping does to rows that the public model describes is undone.
+            at = clipping(self.matched, point, self.metric, self.clip)
+            mean = (mean - at.clipped) / at.kept + at.whole
+        return from_numpy(self.metric.unwhiten(mean) + self.l2 * point, like=w)
 
-    def second_moments(self, clip: float) -> tuple[Array, float]:
+    def second_moments(self, clip: float, *, products: bool = False) -> tuple[Array, float]:
         """Return the noisy mean of each column's squares, released once, and its noise's sd.
 
         Parameters
         ----------
         clip : float
             The largest norm of a row's squares, from public rows.
+        products : bool
+            All products of ``(x, ½)`` instead, as a matrix of which the largest norm is the clip.
         """
         clip = require_clip(clip)
+        rows, width = self._rows, self._rows.columns
+        of = rows.clipped_products if products else rows.clipped_moments
+        shape = (width + 1, width + 1) if products else (width,)
 
         def total(keep: Array | None) -> Array:
-            return np.asarray(self._rows.clipped_moments(clip=clip, keep=keep))
+            return np.asarray(of(clip=clip, keep=keep))
 
         place = self._place("moments")
-        mean = self._release(place, f"moments {clip!r}", total, clip, self._rows.columns)
-        return mean, self._plan[place].sigma * clip / self.size
+        point = f"{'products' if products else 'moments'} {clip!r}"
+        mean = self._release(place, point, total, clip, math.prod(shape))
+        return mean.reshape(shape), self._plan[place].sigma * clip / self.size
 
     def count_rows(self) -> tuple[float, float]:
         """Return the noisy number of rows that can be used, released once, and its noise's sd."""
@@ -575,17 +591,19 @@ class Private:
             raise PrivacyBudgetError("The size is fixed before the first gradient is released.")
         self.size = check.positive("rows", rows)
 
-    def set_metric(self, metric: Metric) -> None:
-        """Use another metric, from public rows and released moments, before the first gradient."""
+    def set_metric(self, metric: Metric, clip: float | None = None) -> None:
+        """Use another metric, from public rows and released moments, before the first gradient.
+
+        Parameters
+        ----------
+        metric : Metric
+            The new one.
+        clip : float, optional
+            The largest norm of a row's gradient in it; by default it stays.
+        """
         if self._asked:
             raise PrivacyBudgetError("The metric is fixed before the first gradient is released.")
-        self.metric = metric
-
-    def clip_gap(self, w: Vector) -> Array:
-        """Return how far clipping moves the public gradient at a point; zeros without one."""
-        if self.matched is None:
-            return np.zeros(self.dim)
-        return clip_gap(self.matched, w, self.clip, self.metric)
+        self.metric, self.clip = metric, self.clip if clip is None else require_clip(clip)
 
     # -- what was spent -----------------------------------------------------------------------
 
@@ -700,46 +718,52 @@ def require_apart(objective: Any, **public: Any) -> None:
                 raise ValueError(message(name, got, "a loss of other, public rows", remedy))
 
 
-def clip_gap(public: GLM, w: Vector, clip: float, metric: Any) -> Array:
-    """Return the clipped less the unclipped mean gradient of public rows.
+class Clipping(NamedTuple):
+    """What clipping does to public rows' gradients g at a point, in the metric.
 
-    Rows without labels have every class, as likely as the model at w says; of numeric labels
-    nothing is known.
+    For labels y of the model, ``d E[clip(g)]/d E[y] = E[clip(g)gᵀ]·E[ggᵀ]⁻¹``, of which ``kept`` is
+    the mean over directions.
     """
-    X, total = _dense(public.design.X, intercept=public.design.intercept), np.zeros(len(w))
+
+    clipped: Array
+    whole: Array
+    length: float
+    kept: float
+    spread: float
+
+
+def clipping(public: GLM, w: Vector, metric: Any, clip: float = math.inf) -> Clipping:
+    """Return means of ``clip(g)`` and g, ``√E‖g‖²``, ``E‖g‖‖clip(g)‖/E‖g‖²`` and its variance.
+
+    The variance is ``E‖clip(g)‖²/E‖g‖²``. Labels of a classifier are as likely as the model at w
+    says; other models have those of the rows. Without such labels nothing is known: half of
+    ``label_scale`` stands for a slope, and the means are zero.
+    """
+    X, family = _dense(public.design.X, intercept=public.design.intercept), public.family
+    clipped, whole, sums = np.zeros(len(w)), np.zeros(len(w)), np.zeros(3)
     for targets, weights in _public_cases(public, X, w):
-        slopes = row_slopes(X, targets, public.family, w)
-        weighed = slopes * (weights if slopes.ndim == 1 else weights[:, None])
-        total += clipped_sum(X, slopes, clip, metric, weights)
-        total -= metric.whiten((X.T @ weighed).ravel())
-    return np.asarray(metric.unwhiten(total) / len(X))
-
-
-def clip_for(public: GLM, w: Vector, metric: Any, factor: float, scale: float = 1.0) -> float:
-    """Return a multiple of the root mean square of public rows' whitened gradients.
-
-    Where labels are missing and cannot be drawn from the model, ``scale`` is the usual slope.
-    """
-    X, total = _dense(public.design.X, intercept=public.design.intercept), 0.0
-    cases = _public_cases(public, X, w)
-    for targets, weights in cases:
-        slopes = row_slopes(X, targets, public.family, w)
-        for rows, _, lengths in whitened_gradients(X, slopes, metric):
-            total += float(weights[rows] @ lengths**2)
-    if not cases:
-        shape = len(X) if public.family.outputs == 1 else (len(X), public.family.outputs)
-        slopes = np.full(shape, scale)
-        total = sum(float(z @ z) for *_, z in whitened_gradients(X, slopes, metric))
-    return factor * math.sqrt(total / len(X))
+        slopes = row_slopes(X, targets, family, w)
+        for rows, units, lengths in whitened_gradients(X, slopes, metric):
+            cut, weighed = np.clip(lengths, -clip, clip), weights[rows]
+            clipped += units.T @ (cut * weighed)
+            whole += units.T @ (lengths * weighed)
+            sums += [weighed @ lengths**2, weighed @ (lengths * cut), weighed @ cut**2]
+    squares, products, cuts = sums / len(X)
+    if not squares > 0:
+        return Clipping(clipped, whole, 0.0, 1.0, 1.0)
+    # Without curvature at w (all labels certain) no direction can be told: 1 % is kept at least.
+    kept = max(products / squares, 0.01)
+    if family.classifier:
+        whole[:] = 0.0
+    n = len(X)
+    return Clipping(clipped / n, whole / n, math.sqrt(squares), kept, cuts / squares)
 
 
 def _public_cases(public: GLM, X: Array, w: Vector) -> list[tuple[Array, Array]]:
     """Return possible targets of public rows, and how likely they are."""
-    if public.targets is not None:
-        return [(public.targets, np.ones(len(X)))]
     family = public.family
     if not family.classifier:
-        return []
+        return [] if public.targets is None else [(public.targets, np.ones(len(X)))]
     if family.outputs == 1:
         positive = family.mean(X @ w)
         return [(np.zeros(len(X)), 1 - positive), (np.ones(len(X)), positive)]
@@ -761,8 +785,9 @@ class JamesStein:
               s = \frac{\sum_j t_j (m_j^2 - v_j)}{\sum_j t_j^2}
 
     in the metric's coordinates, with ``v_j`` the variance of ``m_j`` and ``s·t_j`` the size that is
-    expected of a difference there (s ≥ 0). Equal ``t_j`` are the James–Stein weight
-    ``θ = max(0, 1 − v/‖m‖²)``.
+    expected of a difference there. It is expected as rows' gradients are, ``t = h/(h + λ)`` for a
+    curvature h: nothing is believed where the metric is damping alone. For equal ``t_j`` this is
+    the James–Stein weight ``max(0, 1 − v/‖m‖²)``.
 
     Parameters
     ----------
@@ -772,39 +797,36 @@ class JamesStein:
         ``E‖ξ‖²`` of one difference's noise there: ``Private.noise_variance``.
     sampling : float
         The variance that the rows themselves bring, the same for all differences.
-    growing : bool
-        Weights ``a_k = k + 1``, which forget the first differences, instead of equal ones.
-    by_curvature : bool
-        Expect differences as rows' gradients are, ``t = h/(h + λ)`` for a curvature h, instead of
-        equally in all directions: nothing is believed where the metric is damping alone.
+    growth : float
+        Weights ``a_k = (k + 1)^growth``: 0 forgets nothing, more forgets the first differences.
+    expected : float
+        The s of public rows that are drawn as the private ones are, one over their number. It
+        stands unless the differences are clearly longer.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> rule = JamesStein(Metric(np.zeros((2, 2)), damping=1.0), noise=1.0)
-    >>> rule.estimate(rule(np.array([1.0, 1.0]), None, None, 0))
+    >>> rule = JamesStein(Metric(np.eye(2), damping=1e-9), noise=1.0)
+    >>> rule.estimate(rule(np.array([1.0, 1.0]), None, None, 0)).round(3)
     array([0.5, 0.5])
     """
 
     metric: Any
     noise: float
     sampling: float = 0.0
-    growing: bool = False
-    by_curvature: bool = False
+    growth: float = 0.0
+    expected: float = 0.0
     two_points: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the metric, the numbers and the flags."""
+        """Check the metric and the numbers."""
         if not check.offers(self.metric, "whiten", "unwhiten"):
             raise TypeError(message("metric", self.metric, "a Metric"))
-        for name in ("noise", "sampling"):
+        for name in ("noise", "sampling", "growth", "expected"):
             check.nonnegative(name, getattr(self, name))
-        for name in ("growing", "by_curvature"):
-            check.flag(name, getattr(self, name))
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Any:
         """Return the mean, the sum of the weights and that of their squares."""
-        weight = float(k + 1) if self.growing else 1.0
+        weight = float(k + 1) ** self.growth
         mean, total, squares = (0.0 * difference, 0.0, 0.0) if memory is None else memory
         total += weight
         return mean + weight / total * (difference - mean), total, squares + weight**2
@@ -812,9 +834,14 @@ class JamesStein:
     def estimate(self, memory: Any) -> Vector:
         """Return the shrunken mean."""
         mean, total, squares = memory
-        whitened = self.metric.whiten(mean)
-        t = self.metric.known if self.by_curvature else np.ones(len(whitened))
+        whitened, t = self.metric.whiten(mean), self.metric.known
         sampling = self.sampling * t / max(float(t.sum()), 1e-300)
         variance = self.noise * squares / total**2 / len(t) + sampling
-        size = max(0.0, float(t @ (whitened**2 - variance)) / max(float(t @ t), 1e-300))
+        norm = max(float(t @ t), 1e-300)
+        size = max(0.0, float(t @ (whitened**2 - variance)) / norm)
+        if self.expected:
+            # The standard deviation of that estimate if s is the expected one.
+            error = math.sqrt(2 * float(t**2 @ (self.expected * t + variance) ** 2)) / norm
+            clear = size > self.expected + PRIVATE.clear * error
+            size = size if clear else self.expected
         return np.asarray(self.metric.unwhiten(size * t / (size * t + variance) * whitened))

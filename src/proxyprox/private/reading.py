@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -129,15 +130,8 @@ def entries(values: Any, argument: str = "X") -> Array:
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def read_rows(
-    X: Any,
-    columns: int | None,
-    bound: float | None,
-    scale: Array | None,
-    centre: Array | None = None,
-    spread: Array | None = None,
-) -> tuple[Any, Array]:
-    """Return rows as float64 with zeros in place of those that cannot be used, and which can."""
+def read_rows(X: Any, columns: int | None, scaling: Scaling) -> tuple[Any, Array]:
+    """Return scaled rows with zeros in place of those that cannot be used, and which can."""
     with np.errstate(all="ignore"):
         if isinstance(X, (list, tuple)):
             X = _table(X, columns)
@@ -147,13 +141,8 @@ def read_rows(
         if columns is not None and X.shape[1] != columns:
             raise ValueError(message("X", Words(f"{X.shape[1]} columns"), f"of {columns} columns"))
         X, valid = _without_odd_rows(X)
-        X = standardise(X, centre, spread)
-        X, finite = _without_odd_rows(X)
-        X = X if bound is None else project_rows(X, bound)
-        if scale is not None:
-            X = X @ scipy.sparse.diags_array(1 / scale)
-        X, still = _without_odd_rows(X)
-        return X, valid & finite & still
+        X, finite = _without_odd_rows(scaling(X))
+        return X, valid & finite
 
 
 def _sparse_numbers(X: Any) -> Any:
@@ -210,14 +199,78 @@ def _without_odd_rows(X: Any) -> tuple[Any, Array]:
     return X, valid
 
 
-def standardise(X: Any, centre: Array | None, spread: Array | None) -> Any:
-    """Return a table whose columns are less their centres, in units of their spreads."""
-    if centre is None or spread is None:
-        return X
-    if scipy.sparse.issparse(X) and not centre.any():
-        return (X @ scipy.sparse.diags_array(1 / spread)).tocsr()
-    X = X.toarray() if scipy.sparse.issparse(X) else X
-    return (X - centre) / spread
+@dataclass(frozen=True)
+class Scaling:
+    """What is done to each row, in fits and predictions: ``(cut(shorten(x)) − centre)/spread``.
+
+    Nothing depends on other rows than public ones.
+
+    Parameters
+    ----------
+    bound : float, optional
+        The largest norm of a row; longer ones are shortened to it first.
+    low, high : array of shape (p,), optional
+        Entries are cut to lie between them.
+    centre, spread : array of shape (p,), optional
+        What is taken off columns, and what they are divided by.
+
+    Examples
+    --------
+    >>> Scaling(low=np.zeros(2), high=np.ones(2))(np.array([[0.5, 7.0]]))
+    array([[0.5, 1. ]])
+    """
+
+    bound: float | None = None
+    low: Any = None
+    high: Any = None
+    centre: Any = None
+    spread: Any = None
+
+    @classmethod
+    def of(cls, X: Any, bound: float | None, tail: float) -> Scaling:
+        """Return the scaling that public rows show, whose rows then have length one, usually.
+
+        Dense columns are centred at their median. Entries that differ from it are cut at their
+        quantiles, and their root mean square is the unit. A column that is constant shows no
+        quantiles: it may hold what lies between zero and its value, or within the longest row.
+        """
+        X = X if bound is None else project_rows(X, bound)
+        sparse, rows, width = scipy.sparse.issparse(X), X.shape[0], X.shape[1]
+        centre = np.zeros(width) if sparse else np.median(X, axis=0)
+        longest = float(row_norms(X).max()) or 1.0
+        low, high, spread = np.zeros(width), np.zeros(width), np.ones(width)
+        X = X.tocsc() if sparse else X
+        for j in range(width):
+            column = X.data[X.indptr[j] : X.indptr[j + 1]] if sparse else X[:, j] - centre[j]
+            column = column[column != 0]
+            if len(column):
+                low[j], high[j] = np.quantile(column, [tail, 1 - tail])
+                spread[j] = math.sqrt(np.mean(np.clip(column, low[j], high[j]) ** 2))
+            else:
+                low[j], high[j] = (-centre[j], -centre[j]) if centre[j] else (-longest, longest)
+                spread[j] = abs(centre[j]) or longest
+        low, high = centre + np.minimum(low, 0.0), centre + np.maximum(high, 0.0)
+        found = cls(bound, low, high, centre, spread)
+        usual = math.sqrt(float(np.sum(row_norms(found(X)) ** 2)) / rows) or 1.0
+        return replace(found, spread=spread * usual)
+
+    def __call__(self, X: Any) -> Any:
+        """Return rows, scaled."""
+        X = X if self.bound is None else project_rows(X, self.bound)
+        if scipy.sparse.issparse(X):
+            if self.centre is not None and self.centre.any():
+                X = X.toarray()
+            else:
+                return self._sparse(X.tocsr())
+        X = X if self.low is None else np.clip(X, self.low, self.high)
+        X = X if self.centre is None else X - self.centre
+        return X if self.spread is None else X / self.spread
+
+    def _sparse(self, X: Any) -> Any:
+        """Return sparse rows; zeros lie between the cuts and stay as they are."""
+        if self.low is not None:
+            X.data = np.clip(X.data, self.low[X.indices], self.high[X.indices])
+        return X if self.spread is None else (X @ scipy.sparse.diags_array(1 / self.spread)).tocsr()
 
 
 def row_units(X: Any) -> tuple[Any, Array]:

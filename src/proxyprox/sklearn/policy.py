@@ -68,7 +68,7 @@ class FittingPolicy:
     thetas: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
     shrinks: tuple[float, ...] = tuple(np.logspace(2.5, -2.0, 10).tolist())
     usual: float = 0.5
-    spread: float = 0.5
+    spread: float = 0.75
     fold_steps: int = 12
     fold_pace: float = 0.2
     fold_gap: float = 1e-6
