@@ -147,9 +147,9 @@ def ladder() -> list[dict[str, Any]]:
         )  # fmt: skip
         rows.append(row)
         print(row, flush=True)
-    for name in ("a9a", "wide"):
+    for name in ("a9a", "wide", "heavy"):
         loss, _ = target(name)
-        for draw in DRAWS[:3]:
+        for draw in DRAWS[:2]:
             row = {"problem": f"{name}, 1 %, 10 % and all rows", "draw": draw}
             n = loss.design.rows
             small, tiny = (Counted(loss.subsample(n // k, rng=draw + k)) for k in (10, 100))

@@ -34,7 +34,7 @@ class LadderPolicy:
         Gradients that a Hessian takes, as a share of the parameters.
     """
 
-    kept: int = 100
+    kept: int = 400
     probes: float = 0.3
 
 

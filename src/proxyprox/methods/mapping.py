@@ -43,8 +43,8 @@ Model = Callable[[Array], Array]
 class MappingPolicy:
     """When a mapping is trusted, and how it is used.
 
-    docs/results/simulators/report.md is the record; the constants were chosen on the simulators of
-    experiments/simulators.py, which it does not show.
+    docs/results/simulators/calls.md is the record; the constants were chosen on the simulators of
+    experiments/simulators.py and of tuning() in experiments/calibration.py, which it does not show.
 
     Attributes
     ----------
