@@ -497,3 +497,8 @@ def test_a_gap_of_nothing_has_no_sign():
     target = (lambda w: float((w - 1) @ (w - 1))), (lambda w: 2 * (w - 1))
     proxy = (lambda w: 1.2 * float((w - 0.8) @ (w - 0.8))), (lambda w: 2.4 * (w - 0.8))
     assert " 0 billionths" in pp.minimize(pp.Problem(target, proxy), np.zeros(3)).message
+
+
+def test_a_tuple_of_proxies_is_told_to_be_a_list():
+    with pytest.raises(TypeError, match=r"Several proxies are a list: Problem\(target, \[a, b\]\)"):
+        pp.Problem(quadratic(), (quadratic(), quadratic()))

@@ -239,7 +239,9 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
         return (ValueObjective if target else ValueProxy)(given, **numeric)
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
-    raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
+    several = isinstance(given, tuple) and not target
+    remedy = "Several proxies are a list: Problem(target, [a, b])." if several else ""
+    raise TypeError(message(role, given, f"{allowed}callables (value, gradient)", remedy))
 
 
 def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
