@@ -604,9 +604,9 @@ class ProxyBFGS(Method):
             if state.given and moves:
                 note = "It began at the proxy's minimum: by the slopes there and at w0 the loss is "
                 state = replace(state, note=f"{note}lower there.")
-        if value is not None and state.value is not None:
+        if value is not None and state.value is not None and moves == state.given:
             # The way from w0 to the lower point is known now.
-            state = replace(state, fall=abs(rise) if moves == state.given else 0.0)
+            state = replace(state, fall=abs(rise))
         return replace(state, w=state.trial, **known) if moves else state
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
