@@ -538,9 +538,7 @@ class ProxyBFGS(Method):
         else:
             ratio = min(float(falls[-1] / falls[0]) ** (1 / (len(falls) - 1)), 0.99)
             left = max(left, float(falls[-1]) * ratio / (1 - ratio))
-        # The fall is in the proxy's units: c says what one of them is in the target's.
-        units = 0.0 if state.metric.useless else min(state.metric.scale, 1.0)
-        return left, units * state.fall + losses[0] - losses[-1] + left
+        return left, state.fall + losses[0] - losses[-1] + left
 
     def note(self, state: QuasiNewtonState) -> str:
         """Say why the run did not begin at the proxy's minimum."""
