@@ -384,6 +384,8 @@ def main() -> None:
     if given.hospital is not None:
         run_hospital(given.hospital, given.address, given.fault)
         return
+    if given.compare:
+        import experiments.records  # noqa: F401  (it starts the clock)
     settings = tune() if given.compare else {}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
