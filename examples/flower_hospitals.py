@@ -22,13 +22,15 @@ so is one that answers late. The release that it did not deliver is spent. While
 missing, the mean is that of the others, whose patients may differ.
 
 What a hospital that lies can do: it may send any vector, without a clip, without noise, or of
-invented rows, and nobody can tell. The server refuses vectors of another shape or with NaN, and
-shortens each to what an honest one may have in the metric, so that a liar moves a round's mean by
-``REACH * clip`` times its share of the rows at most; within that it can draw the model where it
-wants, a little more every round. A median over hospitals would need more than three. It learns the
-points at which gradients are asked for, which follow from the others' released gradients, and so
-no more about their rows than ε allows. The server can lie, too: it chooses points, metric and
-clip. It cannot make a hospital spend more than its budget, which is the hospital's own.
+invented rows, and nobody can tell. The server refuses vectors of another shape or with NaN,
+shortens each to what an honest one may have in the metric, and draws the last point back until the
+public loss has risen by no more than a good fit explains. Within that a liar can draw the model
+where it wants, and undo what the others' rows have brought. (A median over hospitals would need
+more than three.) A liar learns the points at which gradients are asked for. They follow from the
+others' released gradients, and so tell no more about their rows than ε allows. The server can lie,
+too: it chooses points, metric and clip. It cannot make a hospital spend more than ε a run; across
+runs a ``PrivacyBudget`` with a file would hold, which the table below, with many runs on invented
+rows, cannot use.
 
 ``n_nominal`` is what a hospital says in public of its number of rows: weights and means use it.
 """
@@ -243,7 +245,9 @@ def proxyprox(hospitals: Any, public: Any, *, seed: int, epsilon: float, rounds:
         run.tell(mean(answers))
         if len(answers) < len(NOMINAL):
             print(f"a round without hospital {set(range(3)) - set(answers)}", flush=True)  # noqa: T201
-    return run.w
+    most = public.value(start) + metric.degrees_of_freedom / (2 * PUBLIC)
+    shares = np.linspace(1, 0, 101)
+    return next(w for w in start + shares[:, None] * (run.w - start) if public.value(w) <= most)
 
 
 def averaging(
