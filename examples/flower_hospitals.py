@@ -29,7 +29,7 @@ where it wants, and undo what the others' rows have brought. (A median over hosp
 more than three.) A liar learns the points at which gradients are asked for. They follow from the
 others' released gradients, and so tell no more about their rows than ε allows. The server can lie,
 too: it chooses points, metric and clip. It cannot make a hospital spend more than ``LIMIT`` a run;
-across runs a ``PrivacyBudget`` with a file would hold, which the table below, with many runs on invented
+across runs a ``PrivacyBudget`` with a file would hold, which the table, of many runs on invented
 rows, cannot use.
 
 ``n_nominal`` is what a hospital says in public of its number of rows: weights and means use it.
