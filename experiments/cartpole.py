@@ -38,7 +38,7 @@ Array = Any
 HORIZON = 60
 GAINS = np.array([0.7, 8.0, 0.9, 1.5])
 TILT = 0.05
-MEASURES = ["src/proxyprox/simulation", "src/proxyprox/methods"]
+MEASURES = ["src/proxyprox/simulation", "src/proxyprox/stepsizes"]
 
 
 def cost(x: Array, u: Array, t: Array) -> Array:
