@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 
 # page: (title, what one finds there, {section: names in the top package, or a module})
@@ -110,13 +111,17 @@ def names(part: str, seen: set[int]) -> list[str]:
     """
     top = import_module("proxyprox")
     if not part.startswith("proxyprox."):
-        return [f"proxyprox.{name}" for name in part.split()]
+        listed = part.split()
+        seen.update(id(attrgetter(name)(top)) for name in listed)
+        return [f"proxyprox.{name}" for name in listed]
     if find_spec(part) is None:
         return []
     module = import_module(part)
     # What the top package has, too, is documented there.
     own = [n for n in module.__all__ if getattr(top, n, None) is not getattr(module, n)]
     own = [n for n in own if id(getattr(module, n)) not in seen]
+    # A table of values has no docstring of its own; its class says what it holds.
+    own = [n for n in own if not isinstance(getattr(module, n), dict)]
     seen.update(id(getattr(module, n)) for n in own)
     return [f"{part}.{name}" for name in own]
 

@@ -71,9 +71,12 @@ def rounds(axes) -> None:
     methods = {
         "L-BFGS from 0": ("L-BFGS (50) from 0", GREY),
         "L-BFGS from the sample's minimum": ("L-BFGS (50) from ŵ", GREY),
-        "L-BFGS, sample's metric by hand": ("L-BFGS (50) in the proxy's metric from ŵ", RIVAL),
+        "L-BFGS, sample's metric, best damping": (
+            "L-BFGS (50) in the proxy's metric, best λ, from ŵ",
+            RIVAL,
+        ),
         "proxyprox, the default": ("ours, default", OURS),
-        "Newton, d × d Hessians sent": ("Newton from 0", "#CC79A7"),
+        "Newton from the sample's minimum": ("Newton from ŵ", "#CC79A7"),
     }
     tables = {
         "mushrooms": "mushrooms, d = 112",
@@ -120,11 +123,16 @@ def fine_calls(axes) -> None:
     """Show the recorded calls of fine models to 1 % and 1e-4 above the least loss, a line a fit."""
     record = Path(__file__).parent / "results" / "simulators" / "calls.json"
     rows = json.loads(record.read_text(encoding="utf-8"))
-    methods = {"SciPy, better start": RIVAL, "DFO-LS": GREY, "proxyprox, the default": OURS}
-    ends = ("lm w0", "lm ĉ", "trf w0", "trf ĉ"), ("DFO-LS ĉ",), ("ours",)
+    methods = {
+        "SciPy, better start": (RIVAL, 6),
+        "DFO-LS": (GREY, 6),
+        "manifold mapping by hand": (GREEN, 9),
+        "proxyprox, the default": (OURS, 6),
+    }
+    ends = ("lm w0", "lm ĉ", "trf w0", "trf ĉ"), ("DFO-LS ĉ",), ("prototype",), ("ours",)
     problems = list(dict.fromkeys(row["problem"] for row in rows))
     for axis, (level, title) in zip(axes, enumerate(("to 1 %", "to 1e-4")), strict=True):
-        for (method, colour), names in zip(methods.items(), ends, strict=True):
+        for (method, (colour, size)), names in zip(methods.items(), ends, strict=True):
             for place, problem in enumerate(reversed(problems)):
                 calls = [
                     min(row["calls"][name][level] or math.inf for name in names)
@@ -135,7 +143,7 @@ def fine_calls(axes) -> None:
                 spent = not math.isfinite(middle)
                 face = "white" if spent else colour
                 axis.plot(
-                    200 if spent else middle, place, "o", color=colour, mfc=face, ms=6,
+                    200 if spent else middle, place, "o", color=colour, mfc=face, ms=size,
                     label=method if place == 0 else None,
                 )  # fmt: skip
         axis.set(xscale="log", xlim=(2, 240), yticks=range(len(problems)))
@@ -146,7 +154,7 @@ def fine_calls(axes) -> None:
         axis.set_axisbelow(True)
         axis.set_yticklabels(problems[::-1] if axis is axes[0] else [])
     labels = axes[0].get_legend_handles_labels()
-    axes[0].figure.legend(*labels, loc="outside upper center", ncols=3, frameon=False)
+    axes[0].figure.legend(*labels, loc="outside upper center", ncols=4, frameon=False)
 
 
 def subproblem(axes) -> None:

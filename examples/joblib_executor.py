@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import ProcessPoolExecutor
 
 from proxyprox import Budget, Problem, Result, minimize
 
@@ -43,9 +43,9 @@ def coarse(w: np.ndarray) -> float:
 
 def fit(workers: int = 2) -> Result:
     """Fit both constants; every gradient's differences are evaluated side by side."""
-    executor = get_reusable_executor(max_workers=workers)
-    problem = Problem(fine, coarse, workers=executor)
-    return minimize(problem, np.log([1.0, 0.5]), budget=Budget(target_calls=60))
+    with ProcessPoolExecutor(max_workers=workers) as executor:
+        problem = Problem(fine, coarse, workers=executor)
+        return minimize(problem, np.log([1.0, 0.5]), budget=Budget(target_calls=60))
 
 
 if __name__ == "__main__":

@@ -478,3 +478,27 @@ def test_torch_and_numpy_are_not_mixed():
         solve(target, target, w0=np.zeros(2))
     with pytest.raises(TypeError, match=r"w0 must be a Tensor of dtype torch.float64.*float32"):
         solve(target, target, w0=torch.zeros(2))
+
+
+@pytest.mark.parametrize("second", [quadratic(), lambda w: 0.0])
+def test_a_proxy_in_the_place_of_the_start_is_told_where_it_belongs(second):
+    with pytest.raises(
+        TypeError, match=r"w0 must be .* write minimize\(Problem\(target, proxy\)\)"
+    ):
+        pp.minimize(pp.logistic_regression(X, Y), second)
+
+
+def test_a_sample_larger_than_its_table_is_named_as_the_method_calls_it():
+    with pytest.raises(ValueError, match=r"sample must be .* at most 6, got 7"):
+        pp.minimize(pp.logistic_regression(X, Y, l2=0.1), method=pp.ProxyBFGS(sample=7))
+
+
+def test_a_gap_of_nothing_has_no_sign():
+    target = (lambda w: float((w - 1) @ (w - 1))), (lambda w: 2 * (w - 1))
+    proxy = (lambda w: 1.2 * float((w - 0.8) @ (w - 0.8))), (lambda w: 2.4 * (w - 0.8))
+    assert " 0 billionths" in pp.minimize(pp.Problem(target, proxy), np.zeros(3)).message
+
+
+def test_a_tuple_of_proxies_is_told_to_be_a_list():
+    with pytest.raises(TypeError, match=r"Several proxies are a list: Problem\(target, \[a, b\]\)"):
+        pp.Problem(quadratic(), (quadratic(), quadratic()))

@@ -81,7 +81,9 @@ class Tolerance(Watcher):
         if self.run.converged(self.tol, self.atol):
             left, said = self.run.left, self.detail
             if left < SAID:
-                said = f"By its model {left:.1g} billionths of the first gap are left. {said}"
+                # A model may promise nothing at all, and rounding less: that is no "-0".
+                least = max(0.0, left)
+                said = f"By its model {least:.1g} billionths of the first gap are left. {said}"
             return Ending(Status.CONVERGED, said.rstrip())
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 

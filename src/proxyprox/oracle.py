@@ -180,6 +180,11 @@ class FreeProxy(Zero):
     remembered: Remembered = ()
 
 
+def metered(proxy: Any, ledger: Ledger) -> Any:
+    """Return a proxy without numbers to fit and without a helper as a run asks it."""
+    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
+
+
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
     if type(gradient) is not type(w):

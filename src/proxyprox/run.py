@@ -392,7 +392,10 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        metered = proxy_for(proxy, self.ledger, start)
+        facts = facts_of(proxy)
+        plain = not facts.learns and facts.helper is None
+        ask = oracle.metered if plain else partial(proxy_for, start=start)
+        metered = ask(proxy, self.ledger)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),

@@ -191,3 +191,26 @@ def test_the_contracts_of_objectives_and_proxies_hold():
     check_proxy(LeastSquares(coarse), W)
     check_objective(ValueObjective(lambda w: float(fine(w) @ fine(w)) / 2), W)
     check_proxy(ValueProxy(lambda w: float(coarse(w) @ coarse(w)) / 2), W)
+
+
+def test_measurements_of_another_number_than_the_outputs_are_named():
+    for loss in (weighted(DATA[:-1], 0.05), huber(DATA[:-1]), counts(np.ones(30))):
+        fitted = Outputs(decay, loss)
+        with pytest.raises(
+            ValueError, match=r"data must be one number for each .* \(31,\).* \(30,\)"
+        ):
+            fitted.loss_of(decay(W))
+    with pytest.raises(ValueError, match="sigma must be a number, or one for each of the data"):
+        weighted(DATA, np.ones(3))
+    assert weighted(1.0)(np.array([1.0, 3.0])).tolist() == [0.0, 2.0]
+
+
+def test_settings_of_a_problem_that_models_of_outputs_would_not_see_are_refused():
+    fitted = Outputs(decay, weighted(DATA))
+    for setting, own in ({"workers": 2}, "workers"), ({"noise": 1e-6}, "noise"), (
+        {"gradients": "3-point"}, "jacobian",
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match=rf"left out .*Outputs\(model, loss, {own}=\.\.\.\)"):
+            Problem(fitted, Outputs(euler, weighted(DATA)), **setting)
+    with pytest.raises(TypeError, match=r"Write Outputs\(model, loss, workers="):
+        minimize(Problem(fitted, Outputs(euler, weighted(DATA))), W, workers=2)

@@ -39,7 +39,11 @@ INSTEAD = {
     ("seed", "random_state"): "rng=",
     ("lr", "learning_rate", "step_size", "stepsize", "eta"): "method=ProxyProx(eta=...)",
     ("batch_size",): "the loss's own, as in logistic_regression(X, y, batch_size=...)",
-    ("n_jobs",): "Problem(target, proxy, workers=...)",
+    (
+        "n_jobs",
+        "workers",
+    ): "Outputs(model, loss, workers=...), or Problem(value, proxy, workers=...)",
+    ("timeout", "jacobian"): "Outputs(model, loss, ...), which takes it",
     ("maxcor", "memory"): "method=ProxyBFGS(memory=...)",
     ("scale",): "Problem(target, proxy, scales=...)",
     ("w0", "method", "steps", "budget", "tol", "atol", "inner", "safeguard"): (

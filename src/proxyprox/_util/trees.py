@@ -58,6 +58,7 @@ def class_name(cls: Any) -> str:
 
     Examples
     --------
+    >>> from proxyprox._util.arrays import Growing
     >>> class_name(Growing)
     'proxyprox._util.arrays:Growing'
     """

@@ -662,7 +662,8 @@ class GLM(LinearLoss, Paired):
 
         A table that is sorted is then sampled evenly.
         """
-        n = check.whole("n", n, most=self.design.rows)
+        remedy = "It is the number of rows of the sample."
+        n = check.whole("sample", n, most=self.design.rows, remedy=remedy)
         places = (np.arange(n) + np.random.default_rng(0).random(n)) * (self.design.rows / n)
         return self.rows(np.minimum(places.astype(np.intp), self.design.rows - 1))
 

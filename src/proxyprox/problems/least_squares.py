@@ -255,6 +255,15 @@ def _measured(name: str, data: Any) -> Array:
     return np.asarray(check.require_finite(name, check.real_array(name, data, "numbers")), float)
 
 
+def _beside(outputs: Array, data: Array) -> Array:
+    """Return outputs that are as many as the data; one number of data is for all of them."""
+    if data.ndim and np.shape(outputs) != data.shape:
+        got = Words(f"data of shape {data.shape}")
+        allowed = f"one number for each of the model's outputs, of shape {np.shape(outputs)}"
+        raise ValueError(message("data", got, allowed, "Return the outputs that were measured."))
+    return outputs
+
+
 def weighted(data: Any, sigma: Any = 1.0) -> Callable[[Array], Array]:
     """Return the residuals ``(outputs − data) / σ`` of outputs.
 
@@ -274,7 +283,15 @@ def weighted(data: Any, sigma: Any = 1.0) -> Callable[[Array], Array]:
     measured, spread = _measured("data", data), _measured("sigma", sigma)
     if not (spread > 0).all():
         raise ValueError(message("sigma", sigma, "positive"))
-    return lambda outputs: (outputs - measured) / spread
+    if spread.ndim and spread.shape != measured.shape:
+        raise ValueError(
+            message("sigma", sigma, f"a number, or one for each of the data, {measured.shape}")
+        )
+
+    def residuals(outputs: Array) -> Array:
+        return np.asarray((_beside(outputs, measured) - measured) / spread)
+
+    return residuals
 
 
 def huber(data: Any, sigma: Any = 1.0, width: float = 1.345) -> Callable[[Array], Array]:
@@ -324,6 +341,7 @@ def counts(data: Any) -> Callable[[Array], Array]:
         raise ValueError(message("data", data, "counts, none of them negative"))
 
     def residuals(means: Array) -> Array:
+        means = _beside(means, seen)
         share = np.divide(means - seen, seen, out=np.zeros_like(means), where=seen > 0)
         # t − log(1 + t) loses its digits near zero, where it is t²/2 − t³/3 + t⁴/4.
         near = np.abs(share) < 1e-3

@@ -139,6 +139,15 @@ class Problem:
         check_numerics(**numeric)
         for role in ("objective", "proxy"):
             object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
+        if offers(self.objective, "outputs"):
+            # A model of outputs has settings of its own: those here would do nothing.
+            for name, value in numeric.items():
+                if value != getattr(type(self), name):
+                    own = "jacobian" if name == "gradients" else name
+                    remedy = f"Write it there: Outputs(model, loss, {own}=...)."
+                    raise TypeError(
+                        message(name, value, "left out beside a model of outputs", remedy)
+                    )
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -230,7 +239,9 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
         return (ValueObjective if target else ValueProxy)(given, **numeric)
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
-    raise TypeError(message(role, given, f"{allowed}callables (value, gradient)"))
+    several = isinstance(given, tuple) and not target
+    remedy = "Several proxies are a list: Problem(target, [a, b])." if several else ""
+    raise TypeError(message(role, given, f"{allowed}callables (value, gradient)", remedy))
 
 
 def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
@@ -301,6 +312,10 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
             raise ValueError(message("w0", None, "a starting point", remedy))
         w0 = np.zeros(size) if known[1] is None else zeros_like(known[1])
+    if callable(w0) or hasattr(w0, "gradient"):
+        # The second argument of minimize is no proxy.
+        remedy = "If this is the proxy, write minimize(Problem(target, proxy))."
+        raise TypeError(message("w0", w0, "a starting point", remedy))
     start = check_vector("w0", w0, size)
     for own in known:
         zeros = start if own is None else own

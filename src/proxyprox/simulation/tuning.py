@@ -161,7 +161,9 @@ class GuardedProxyProx(Method):
         """Return a step of SGD's: one over the simulator's curvature, or to half of the cost."""
         slope = state.gradient * self._units(state.gradient) ** 2
         fall = max(dot(state.gradient, slope), math.ulp(0.0))
-        length = min(TUNING.halfway * abs(state.value) / fall, step.eta)
+        # Half of a cost means something if no cost is below zero.
+        aimed = TUNING.halfway * state.value / fall if state.value > 0 else math.inf
+        length = min(aimed, step.eta)
         return state.centre - length * slope
 
     def _within(self, state: GuardedState, trial: Vector) -> Vector:

@@ -132,7 +132,8 @@ class Proxied(ProxyOptimizer):
         refused = (ProxyOptimizer, torch.optim.LBFGS, torch.optim.SparseAdam)
         if not isinstance(optimizer, torch.optim.Optimizer) or isinstance(optimizer, refused):
             allowed = "a torch optimiser that steps on dense gradients in .grad"
-            raise TypeError(message("optimizer", optimizer, allowed, "Use torch.optim.AdamW."))
+            remedy = "Pass one with its parameters: torch.optim.AdamW(model.parameters(), lr=...)."
+            raise TypeError(message("optimizer", optimizer, allowed, remedy))
         if proxy is None:
             remedy = "Without a proxy, use the optimiser itself."
             raise TypeError(message("proxy", None, "a Proxy or a function", remedy))

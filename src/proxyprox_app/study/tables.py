@@ -189,6 +189,8 @@ def load_cells(
     with _errors_of(path):
         pd: Any = require("pandas", extra="app", purpose=f"reading {path.name}")
         findings: list[Finding] = []
+        if sheet is not None and kind != "excel":
+            raise ValueError(f"sheet {str(sheet)!r}: only Excel files have sheets; leave it out.")
         if kind == "csv":
             frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)
         else:
@@ -256,7 +258,8 @@ def _decode(content: bytes, encoding: Name, findings: list[Finding]) -> str:
         try:
             return content.decode(encoding).removeprefix("\ufeff")
         except (LookupError, UnicodeError) as error:
-            raise ValueError(f"it cannot be read as {encoding!r} ({error}).") from error
+            remedy = "Name another encoding, or none, and it is found out."
+            raise ValueError(f"it cannot be read as {encoding!r} ({error}). {remedy}") from error
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16")
     sample = content[:2000]

@@ -230,3 +230,12 @@ def test_names_that_act_on_a_terminal_are_written_as_escapes(tmp_path: Path) -> 
         read_table(path)
     assert "t\\x1b[2J\\u202e.csv" in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+def test_an_encoding_that_does_not_fit_and_a_sheet_of_a_text_file(tmp_path):
+    path = tmp_path / "clinic.csv"
+    path.write_bytes("Größe;krank\n1,7;ja\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"'utf8' .* Name another encoding, or none"):
+        read_table(path, encoding="utf8")
+    with pytest.raises(DataError, match=r"sheet '1': only Excel files have sheets; leave it out"):
+        read_table(path, sheet=1)
