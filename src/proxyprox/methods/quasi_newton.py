@@ -338,6 +338,11 @@ class Metric:
         misfit = (ratio - np.log(ratio)) @ weight
         if not quadratic:
             misfit += policy.price * np.abs(np.log(scales))[:, None]
+        elif len(pairs) > 1:
+            # c and λ explain one step equally well, but λ hides the flat directions from the next
+            # one. What the grid cannot tell apart, its step squared, goes to the smaller λ.
+            low, high, count = policy.grid
+            misfit += ((high - low) / (count - 1)) ** 2 * np.log10(shifts / shifts[0])
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         if stay:
             now = self.scale * along + self.shift * length
