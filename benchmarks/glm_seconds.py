@@ -82,6 +82,7 @@ TABLES = {
     "gamma_100k_100": Table("gamma", 100_000, 100, "correlated"),
     "correlated_100k_500": Table("logistic", 100_000, 500, "correlated"),
     "sparse_200k_300": Table("logistic", 200_000, 300, "sparse"),
+    "sparse_100k_1000": Table("logistic", 100_000, 1000, "sparse"),
     "wide_20k_1000": Table("logistic", 20_000, 1000),
     "wide_5k_1500": Table("logistic", 5_000, 1500, "correlated"),
     "text_50k_5000": Table("logistic", 50_000, 5000, "text"),

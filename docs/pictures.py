@@ -66,15 +66,19 @@ def _size(found) -> int:
     return found["table"]["rows"] * found["table"]["columns"]
 
 
+BY_HAND = (
+    "L-BFGS (50) in the proxy's metric, best λ, from ŵ",
+    "L-BFGS (50) in the proxy's metric from ŵ",
+)
+"""With the damping that is best in hindsight; beyond 1,000 parameters without any."""
+
+
 def rounds(axes) -> None:
     """Show recorded rounds to L − L* ≤ 1e-6, ours and the strongest rivals, on four tables."""
     methods = {
         "L-BFGS from 0": ("L-BFGS (50) from 0", GREY),
         "L-BFGS from the sample's minimum": ("L-BFGS (50) from ŵ", GREY),
-        "L-BFGS, sample's metric, best damping": (
-            "L-BFGS (50) in the proxy's metric, best λ, from ŵ",
-            RIVAL,
-        ),
+        "L-BFGS, sample's metric, best damping": (BY_HAND[0], RIVAL),
         "proxyprox, the default": ("ours, default", OURS),
         "Newton from the sample's minimum": ("Newton from ŵ", "#CC79A7"),
     }
@@ -90,12 +94,9 @@ def rounds(axes) -> None:
     for axis, (table, title) in zip(axes, tables.items(), strict=True):
         for place, (method, colour) in enumerate(reversed(methods.values())):
             for size, share in ((3.5, "1 %"), (5.5, "5 %"), (8, "20 %"), (5.5, "none")):
-                seen = [
-                    float(line["1e-6"])
-                    for line in lines
-                    if line["1e-6"] != "–"
-                    and (line["table"], line["proxy"], line["method"]) == (table, share, method)
-                ]
+                seen = reached(lines, table, share, method)
+                if method == BY_HAND[0] and not seen:
+                    seen = reached(lines, table, share, BY_HAND[1])
                 if seen:
                     middle = np.median(seen)
                     axis.plot([min(seen), max(seen)], [place] * 2, color=colour, alpha=0.5)
@@ -117,6 +118,16 @@ def rounds(axes) -> None:
         axis.set_axisbelow(True)
         axis.set_yticklabels(list(methods)[::-1] if axis in axes[::2] else [])
         axis.set_xlabel("rounds to L − L* ≤ 1e-6" if axis in axes[2:] else "")
+
+
+def reached(lines, table: str, share: str, method: str) -> list[float]:
+    """Return the rounds to 1e-6 of the seeds that got there."""
+    return [
+        float(line["1e-6"])
+        for line in lines
+        if line["1e-6"] != "–"
+        and (line["table"], line["proxy"], line["method"]) == (table, share, method)
+    ]
 
 
 def fine_calls(axes) -> None:

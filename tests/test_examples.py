@@ -24,3 +24,32 @@ def test_steps_are_logged_to_mlflow(tmp_path, monkeypatch):
     logged = mlflow.last_active_run().data.metrics
     assert {"eta", "gradient"} <= set(logged)
     assert logged["final_value"] < 0.6  # log 2 at the start
+
+
+def test_hospitals_spend_their_budgets_and_a_missing_or_lying_one_is_survived():
+    example = runpy.run_path(str(EXAMPLES / "flower_hospitals.py"))
+
+    class Odd(example["Here"]):
+        rounds = 0
+
+        def ask(self, arrays, **config):
+            answers = super().ask(arrays, **config)
+            if config["question"] == "gradient":
+                self.rounds += 1
+                answers.pop(0) if self.rounds == 2 else None
+                answers[1] = [1e6 * answers[1][0]] if self.rounds == 3 else answers[1]
+                answers[2] = [answers[2][0] * float("nan")] if self.rounds == 3 else answers[2]
+            return answers
+
+    public, test = example["losses"](0)
+    for hospitals, worst in ((example["Here"](), 0.19), (Odd(), 0.3)):
+        w = example["proxyprox"](hospitals, public, seed=0, epsilon=1.0, rounds=3)
+        assert test.value(w) < worst
+        assert [h.spent() for h in hospitals.hospitals] == pytest.approx([1.0] * 3)
+
+
+def test_flower_has_what_the_hospitals_use():
+    server, client = pytest.importorskip("flwr.server"), pytest.importorskip("flwr.client")
+    assert callable(server.start_server)
+    assert callable(client.start_client)
+    assert {"wait_for", "all"} <= set(dir(server.SimpleClientManager))

@@ -153,6 +153,14 @@ def test_minimize_takes_newton_steps_where_the_hessian_is_cheap(folder, client):
     np.testing.assert_allclose(found[None].w, found[False].w, atol=1e-3)
 
 
+def test_a_loss_alone_draws_its_own_sample(folder, client):
+    loss = ppd.logistic_regression(ppd.read_parquet(folder, label="clicked"), l2=1e-6)
+    result = pp.minimize(loss)
+    assert result.success
+    assert "of its rows are the proxy" in result.method
+    assert np.linalg.norm(loss.gradient(result.w)) < 1e-5
+
+
 def test_wide_rows_have_no_cheap_hessian_and_are_audited():
     X = da.random.default_rng(0).normal(size=(300, 200), chunks=(150, 200))
     loss = ppd.linear_regression(X, np.arange(300.0), l2=1e-3)

@@ -38,6 +38,9 @@ def hard_tables():
     yield "separable", pp.logistic_regression(X, z > 0, l2=1e-5)
     yield "rare", pp.logistic_regression(X, rare, l2=1e-6, intercept=True)
     yield "scaled", pp.logistic_regression(X * np.logspace(4, -4, X.shape[1]), y)
+    for rows in (800, 6000):
+        wild = X[:rows] * np.logspace(6, -6, X.shape[1])
+        yield f"scaled, {rows}", pp.logistic_regression(wild, y[:rows])
     yield "sparse", pp.logistic_regression(scipy.sparse.csr_array(X * (abs(X) > 1)), y, l2=1e-6)
     yield "counts", pp.poisson_regression(X, counts, l2=1e-6, intercept=True)
     yield "amounts", pp.gamma_regression(X, rng.gamma(2, np.exp(z)), l2=1e-6)

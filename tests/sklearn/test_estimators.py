@@ -82,7 +82,7 @@ def test_converged_fits_are_scikit_learns(binary, three):
         assert ours.score(rows, labels) == pytest.approx(theirs.score(rows, labels), abs=1e-5)
         if hasattr(theirs, "predict_proba"):
             np.testing.assert_allclose(
-                ours.predict_proba(rows), theirs.predict_proba(rows), atol=1e-5
+                ours.predict_proba(rows), theirs.predict_proba(rows), atol=3e-5
             )
             np.testing.assert_allclose(
                 np.exp(ours.predict_log_proba(rows)), ours.predict_proba(rows)

@@ -218,3 +218,87 @@ def test_rows_made_from_the_labels_are_recognised(kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X[50:], y[50:], **copies)
+
+
+# -- several other tables -------------------------------------------------------------------------
+
+
+def drifted(rng, w, rows):
+    X = rng.normal(size=(rows, len(w)))
+    return X, X @ w + rng.logistic(size=rows)
+
+
+@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])
+def test_useless_tables_are_told_from_good_ones(kind):
+    def encode(z):
+        return (z > 0) * 1 if kind is ProxyLogisticRegression else z
+
+    losses = []
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 31])
+        now = rng.normal(size=8)
+        new = [now + 0.3 * rng.normal(size=8) for _ in range(2)]
+        (X, z), *tables = (drifted(rng, w, n) for w, n in ((now, 60), (new[0], 800), (new[1], 400)))
+        (Z, truth), (old, scores) = drifted(rng, now, 3000), drifted(rng, now, 500)
+        for bad in (rng.permutation(scores), -scores):
+            given = [*tables, (old, bad)]
+            others = {"X_proxy": [T for T, _ in given], "y_proxy": [encode(t) for _, t in given]}
+            fit = kind(cv=3, max_steps=40).fit(X, encode(z), **others)
+            assert (fit.tables_[:2] > 0.05).all()
+            assert fit.tables_[2] == 0
+            assert "X_proxy[2] says nothing" in str(fit.choice_)
+            stacked = {"X_proxy": np.vstack(others["X_proxy"][:2])}
+            stacked["y_proxy"] = np.concatenate(others["y_proxy"][:2])
+            good = kind(cv=3, max_steps=40).fit(X, encode(z), **stacked)
+            losses.append([model.score(Z, encode(truth)) for model in (fit, good)])
+    found, best = np.mean(losses, axis=0)
+    assert found >= best - 0.02
+
+
+def test_a_list_of_one_is_that_table_and_equal_tables_are_one(binary, three):
+    X, y, _ = binary
+    quick = {"cv": 3, "max_steps": 10}
+    model = ProxyLogisticRegression(**quick)
+    for answers in (y[90:], y):
+        one = model.fit(X[:90], y[:90], X_proxy=X[90:], y_proxy=answers).coef_
+        assert model.tables_ is None
+        other = model.fit(X[:90], y[:90], X_proxy=[X[90:]], y_proxy=[answers])
+        np.testing.assert_array_equal(other.coef_, one)
+    # Without answers, tables are rows without labels.
+    rows = model.fit(X[:90], y[:90], X_proxy=X[90:]).coef_
+    parts = model.fit(X[:90], y[:90], X_proxy=[X[90:300], X[300:]])
+    np.testing.assert_array_equal(parts.coef_, rows)
+    assert parts.tables_ is None
+    X, y = three
+    halves = {"X_proxy": [X[60:330], X[330:]], "y_proxy": [y[60:330], y[330:]]}
+    fit = model.fit(X[:60], y[:60], **halves)
+    assert fit.tables_ == pytest.approx([0.5, 0.5], abs=0.2)
+    whole = ProxyLogisticRegression(**quick).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=y[60:])
+    assert fit.score(X, y) >= whole.score(X, y) - 0.03
+
+
+def test_tables_made_from_the_labels_are_left_out():
+    rng = np.random.default_rng(9)
+    X, z = drifted(rng, np.arange(6) / 3, 60)
+    old, again = drifted(rng, np.arange(6) / 3, 900), rng.integers(0, 60, 1500)
+    copies = X[again] + 0.1 * rng.normal(size=(1500, 6)), z[again]
+    tables = {"X_proxy": [copies[0], old[0]], "y_proxy": [copies[1], old[1]]}
+    with pytest.warns(UserWarning, match=r"y_proxy.*made from"):
+        fit = ProxyRidge(cv=3, max_steps=20).fit(X, z, **tables)
+    assert fit.tables_.tolist() == [0.0, 1.0]
+    with pytest.warns(UserWarning, match=r"y_proxy.*made from"):
+        alone = fit.fit(X, z, X_proxy=[copies[0]] * 2, y_proxy=[copies[1]] * 2)
+    assert alone.choice_.way == "labels alone"
+
+
+def test_tables_and_answers_that_do_not_match_are_named(binary):
+    X, y, _ = binary
+    tables, answers = [X[90:200], X[200:400]], [y[90:200], y[200:400]]
+    for name, inputs, given in (
+        ("y_proxy", tables, answers[:1]), ("y_proxy", tables, y[90:400]),
+        ("y_proxy", tables, answers[::-1]), ("X_proxy", [tables[0], X[:, :3]], answers),
+        ("y_proxy", tables, [answers[0], np.eye(2)[answers[1]]]),
+        ("y_proxy", tables, [answers[0], answers[1] + 7]), ("y_proxy", tables, [None, answers[1]]),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=name):
+            ProxyLogisticRegression().fit(X[:90], y[:90], X_proxy=inputs, y_proxy=given)

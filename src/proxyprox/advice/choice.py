@@ -47,6 +47,8 @@ class Choice:
         few rows.
     meaning : str
         What the way means for the answer; by default the words for fits of tables.
+    tables : str
+        What each of several other tables was worth; empty if there was one or none.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Choice:
     losses: Mapping[str, float]
     errors: Mapping[str, float]
     meaning: str = ""
+    tables: str = ""
 
     @property
     def rivals(self) -> list[str]:
@@ -80,7 +83,7 @@ class Choice:
             lines.append(f"Within a standard error, so undecided: {', '.join(self.rivals)}.")
         words = {"theta": self.weight, "rest": 1 - self.weight}
         lines.append(self.meaning or MEANINGS[self.way].format(**words))
-        return "\n".join(lines)
+        return "\n".join([*lines, self.tables] if self.tables else lines)
 
     def _compare(self, way: str) -> str:
         """Return how far another way is behind."""

@@ -41,6 +41,9 @@ class SamplingPolicy:
         Rows of a sample, at least.
     widest : int
         Parameters up to which a Hessian is formed.
+    narrow : int
+        Rows for each parameter from which on a small table is its own proxy: a few Newton steps. No
+        record: a judgement of time.
     memory : int
         Pairs that are kept.
     """
@@ -54,6 +57,7 @@ class SamplingPolicy:
     dear: float = 12.0
     least: int = 500
     widest: int = 3000
+    narrow: int = 10
     memory: int = 40
 
 
@@ -70,7 +74,12 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
     assert size is not None
     plain = ProxyBFGS(memory=POLICY.memory)
     rows = work.rows
-    if size > POLICY.widest or rows < 2 * POLICY.least:
+    small = rows < 2 * POLICY.least
+    if small and POLICY.narrow * size <= rows:
+        # Overhead counts there, and L-BFGS sees no column that is small beside others.
+        what = "it is small, all of its rows are the proxy"
+        return ProxyBFGS(memory=POLICY.memory, sample=rows), what
+    if size > POLICY.widest or small:
         few = (
             "there are too many parameters for a Hessian" if size > POLICY.widest else "it is small"
         )

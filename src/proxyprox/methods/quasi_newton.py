@@ -183,6 +183,17 @@ class Curvature:
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return product
 
+    def alone(self, scale: float, gradient: Array) -> float:
+        """Return the most that one parameter gains by itself, ``g_j² / (2 scale A_jj)``.
+
+        It does not depend on units: if A's large entries drown the small ones, steps do not see
+        those, and this does. Zero if A is no matrix.
+        """
+        if self.matrix is None:
+            return 0.0
+        bend, squares = scale * np.diag(self.matrix), gradient**2
+        return float(np.divide(squares, 2 * bend, out=0 * squares, where=bend > 0).max(initial=0.0))
+
     def shifted(self, scale: float, shift: float) -> Array:
         """Return ``scale · A + shift · unit · I``, a matrix."""
         shift = max(shift * self.unit, 1e-300)
@@ -212,6 +223,10 @@ class Identity:
     """What takes the place of the Hessian if there is no proxy, or a useless one."""
 
     size: int
+
+    def alone(self, scale: float, gradient: Array) -> float:
+        """Return zero: nothing is known of single parameters."""
+        return 0.0
 
     def shifted(self, scale: float, shift: float) -> Array:
         """Return the matrix ``(scale + shift) I``."""
@@ -323,6 +338,11 @@ class Metric:
         misfit = (ratio - np.log(ratio)) @ weight
         if not quadratic:
             misfit += policy.price * np.abs(np.log(scales))[:, None]
+        elif len(pairs) > 1:
+            # c and λ explain one step equally well, but λ hides the flat directions from the next
+            # one. What the grid cannot tell apart, its step squared, goes to the smaller λ.
+            low, high, count = policy.grid
+            misfit += ((high - low) / (count - 1)) ** 2 * np.log10(shifts / shifts[0])
         row, column = np.unravel_index(np.argmin(misfit), misfit.shape)
         if stay:
             now = self.scale * along + self.shift * length
@@ -367,7 +387,8 @@ class QuasiNewtonState:
     ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
     pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
     ``anchor`` is where the Hessian was formed that is kept, ``losses`` are the first one and the
-    last ones, ``fall`` is what a proxy of the target's rows says of the way to its minimum.
+    last ones, ``fall`` is what is known of the way from w0 to the first of them, ``alone`` what one
+    parameter would gain by itself.
     """
 
     w: Vector
@@ -392,6 +413,7 @@ class QuasiNewtonState:
     anchor: Vector | None = None
     losses: list[float] = field(default_factory=list)
     fall: float = 0.0
+    alone: float = 0.0
     note: str = ""
     leap: int = 0
 
@@ -499,10 +521,10 @@ class ProxyBFGS(Method):
         return Request((state.trial,), everything=True, value=True, start=starts)
 
     def promise(self, state: QuasiNewtonState) -> float:
-        """Return by how much the loss would fall along the whole step if it were linear."""
+        """Return by how much the loss would fall along the step, or one parameter, if linear."""
         if state.gradient is None or state.direction is None:
             return math.nan
-        return -dot(state.gradient, state.direction)
+        return max(-dot(state.gradient, state.direction), 2 * state.alone)
 
     def gaps(self, state: QuasiNewtonState) -> tuple[float, float]:
         """Return what is left by the model, or by the last losses if that is more."""
@@ -587,11 +609,18 @@ class ProxyBFGS(Method):
             if state.given and moves:
                 note = "It began at the proxy's minimum: by the slopes there and at w0 the loss is "
                 state = replace(state, note=f"{note}lower there.")
+        if value is not None and state.value is not None and moves == state.given:
+            # The way from w0 to the lower point is known now.
+            state = replace(state, fall=abs(rise))
         return replace(state, w=state.trial, **known) if moves else state
 
     def _start(self, state: QuasiNewtonState, step: OuterStep) -> QuasiNewtonState:
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
         local = Local(state, step.proxy)
+        if state.value is not None and state.lowest is not None and not state.losses:
+            # In other units the proxy promises less at its minimum, too.
+            share = state.value / state.lowest if state.lowest > 0 else 0.0
+            state = replace(state, fall=min(max(share, 0.0), 1.0) * state.fall)
         state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
@@ -754,9 +783,10 @@ class ProxyBFGS(Method):
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
                 state = replace(state, steps=[], changes=[])
+        alone = 0.0 if local.whole else curvature.alone(metric.scale, local.gradient)
         direction = local.vector(move)
         agrees = agreeing == len(local.pairs)
-        state = replace(state, direction=direction, agrees=agrees)
+        state = replace(state, direction=direction, agrees=agrees, alone=alone)
         return replace(state, trial=_inside(state, state.w + state.length * direction))
 
     def _leap(self, state: QuasiNewtonState, proxy: Any) -> QuasiNewtonState:

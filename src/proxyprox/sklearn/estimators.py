@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -55,7 +55,7 @@ class ProxyGLM(LinearModel, ABC):
             Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
-        X_proxy : array or sparse matrix of shape (N, p), optional
+        X_proxy : array or sparse matrix of shape (N, p), or list of such, optional
             Inputs without labels; if both have column names, they must be X's in X's order.
             scikit-learn's cross-validation splits it like X if it has as
             many rows, and a Pipeline transforms it only if told to by ``transform_input``, which
@@ -64,7 +64,8 @@ class ProxyGLM(LinearModel, ABC):
             A teacher's answers: for the rows of X and then those of X_proxy; or for those of
             X_proxy only, such as the labels of old, drifted or synthetic rows. The labels decide
             how far it is believed, and ``choice_`` tells. Rows that were made from X and y cannot
-            be judged by them: they are recognised, warned of, and left out.
+            be judged by them: they are recognised, warned of, and left out. For a list of tables
+            in X_proxy a list of the answers on each: ``tables_`` tells what each was worth.
 
         Returns
         -------
@@ -84,38 +85,49 @@ class ProxyGLM(LinearModel, ABC):
         settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
         rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
         intercept = settings.fit_intercept
-        if X_proxy is not None:
-            X_proxy = inputs.proxy_rows(self, X_proxy)
-            if rows is None:
-                inputs.warn_if_suspicious(X, X_proxy)
+        X_proxy, y_proxy, sizes = inputs.join_tables(self, X_proxy, y_proxy)
+        if X_proxy is not None and rows is None:
+            for part in np.split(np.arange(X_proxy.shape[0]), np.cumsum(sizes)[:-1].astype(int)):
+                inputs.warn_if_suspicious(X, X_proxy[part] if sizes else X_proxy)
         if others is not None and len(others[0]) != X.shape[1] + intercept:
             raise ValueError(message("fit_intercept", intercept, "as in the last fit"))
-        moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         rows = inputs.append_rows(rows, X, y, weights, labelled)
+        weighed = rows and rows.weigh_classes(getattr(self, "class_weight", None), family)
+        worth, known, judged = None, None, settings.power is None
+        if sizes and y_proxy is not None:
+            tables = X_proxy, y_proxy, sizes
+            worth = inference.worth_of(family, weighed, tables, intercept, judged=judged)
+            used = worth.weights > 0
+            known = worth.weights[used]
+            X_proxy, y_proxy = (X_proxy[used], y_proxy[used]) if used.any() else (None, None)
+        moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         # As plain tuples, which every way of storing an estimator can store.
         self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
         self._others = None if moment is None else tuple(moment)
         if rows is None:
             return self
-        rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
-        teacher = None
+        rows, teacher, made = weighed, None, worth.made if worth else []
         if y_proxy is not None:
-            parts, scale = (X, labelled, X_proxy), moment and moment.top
+            parts, scale = (X, labelled, X_proxy, known), moment and moment.top
             teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
-            if settings.power is None and inference.is_made_from(teacher, family, rows):
-                warnings.warn(
-                    "X_proxy and y_proxy agree with X and y more closely than independent rows do "
-                    f"(a chance below {INFERENCE.too_alike:.0%}): they seem to be made from them, "
-                    "so the labels are fitted alone. Fit a generator to one half of the labelled "
-                    "rows and pass the other half as X and y.",
-                    stacklevel=3,
-                )
-                teacher = None
+            single = judged and not worth and not teacher.paired
+            if single and inference.is_made_from(teacher.design, teacher.on_proxy, family, rows):
+                teacher, made = None, [""]
+        if made:
+            warnings.warn(
+                f"X_proxy and y_proxy{', '.join(made)} agree with X and y more closely than "
+                f"independent rows do (a chance below {INFERENCE.too_alike:.0%}): they seem to be "
+                "made from them, and are left out. Fit a generator to one half of the labelled "
+                "rows and pass the other half as X and y.",
+                stacklevel=3,
+            )
         found = fitting.learn(settings, family, rows, moment, teacher)
         self._w, trial, choice, self._rectifier, estimate = found
         self.n_labels_ = int(rows.X.shape[0])
         (_, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        choice = replace(choice, tables=worth.words) if worth else choice
         self._choice = tuple(vars(choice).values())
+        self.tables_ = worth and worth.shares
         self._estimate = None if estimate is None else tuple(estimate)
         self.power_ = power if estimate is None or power is not None else estimate.power
         self.coef_, self.intercept_ = self._shape(self._w)
@@ -373,6 +385,9 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     choice_ : Choice
         Which way was preferred of labels alone, teacher alone, fine-tuned, mixed and corrected,
         with the weight θ of the labels' loss; printed, it says by how much and what that means.
+    tables_ : array or None
+        Of several tables in X_proxy with answers the share of each in the combination's curvature,
+        0 of a table that is left out; ``choice_`` has it in words. None of one table.
     n_steps_, alpha_, power_ : int, float, float
         What was chosen: steps (−1 for "converged"; of a mixture, the place of θ in its grid), the
         strength of the penalty, λ of a corrected fit (zero, too, if ``inference_note_`` says that

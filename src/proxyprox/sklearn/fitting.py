@@ -242,13 +242,11 @@ def label_free(loss: GLM, moment: Moment, counts: Array) -> LabelFree:
     ``counts`` says how many labels each row stands for: its weight.
     """
     family, design, C = loss.family, loss.design, loss.family.outputs
-    base = family.link(family.base_rate(inference.targets_of(loss), counts))
-    w0 = np.zeros((design.width, C))
-    w0[design.columns :] = base
+    base, w0 = inference.constant_model(loss, counts)
     # Without an intercept the constant model is w = 0; of one output the larger curvature is safe.
     places = [base] if design.intercept else [np.zeros(C), base] if C == 1 else [np.zeros(C)]
     found = [family.expected_curvature(z if C == 1 else z[None, :]) for z in places]
-    return LabelFree(moment, np.max(found, axis=0).reshape(C, C), w0.ravel())
+    return LabelFree(moment, np.max(found, axis=0).reshape(C, C), w0)
 
 
 # -- paths --------------------------------------------------------------------------------------

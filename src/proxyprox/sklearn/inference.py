@@ -23,7 +23,10 @@ from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import PairedLoss, Tilted
 from proxyprox.problems.families import Family, label_array
+from proxyprox.problems.functions import FunctionProxy
 from proxyprox.problems.glm import Design, as_targets
+from proxyprox.problems.protocols import Secant
+from proxyprox.problems.several import Several
 from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows
 from proxyprox.sklearn.policy import FITTING, INFERENCE
 
@@ -62,6 +65,17 @@ def targets_of(loss: GLM) -> Array:
     """Return the labels in the shape of the means, (n, C)."""
     targets = as_targets(loss.design, loss.family, loss.targets)  # type: ignore[arg-type]
     return np.asarray(targets, dtype=np.float64).reshape(loss.design.rows, loss.family.outputs)
+
+
+def constant_model(loss: GLM, counts: Array) -> tuple[Array, Array]:
+    """Return the best constant predictors, and the parameters of a model that has them.
+
+    ``counts`` says how many labels each row stands for: its weight.
+    """
+    base = loss.family.link(loss.family.base_rate(targets_of(loss), counts))
+    w0 = np.zeros((loss.design.width, loss.family.outputs))
+    w0[loss.design.columns :] = base
+    return base, w0.ravel()
 
 
 def row_losses(loss: GLM, w: Array) -> Array:
@@ -213,10 +227,10 @@ def teacher_of(
 ) -> Teacher:
     """Sort a teacher's answers and fit the student that imitates it.
 
-    ``parts`` are X, which of its rows have a label, and X_proxy or None; ``scale`` is the largest
-    moment of the unlabelled inputs, None if there are none.
+    ``parts`` are X, which of its rows have a label, X_proxy or None and the weights of its rows or
+    None; ``scale`` is the largest moment of the unlabelled inputs, None if there are none.
     """
-    X, labelled, X_proxy = parts
+    X, labelled, X_proxy, known = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
     if scale is None:
         got, allowed = Words("answers without X_proxy"), "answers on rows that have no label"
@@ -233,6 +247,7 @@ def teacher_of(
         where = stack_rows(X[~labelled], X_proxy)
         there = np.vstack([answers[:n][~labelled], answers[n:]])
     weights = np.ones(len(there)) if X_proxy is not None else (~labelled).astype(np.float64)
+    weights = weights if known is None else known
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
     own = Design(rows.X, intercept=intercept, checked=True)
@@ -246,21 +261,20 @@ def teacher_of(
     return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge, bend)
 
 
-def is_made_from(teacher: Teacher, family: Family, rows: Labelled) -> bool:
-    """Tell whether a proxy's rows and answers were made from the labelled rows.
+def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled) -> bool:
+    """Tell whether other rows and their answers were made from the labelled rows.
 
     Covariances of inputs and labels differ between independent samples by their sampling errors
     at least. Rows of a generator that was fitted to the labels repeat theirs: the sum of squared
     differences, in units of those errors, is then too small for a chi-squared variable.
     """
-    own = Design(rows.X, intercept=teacher.design.intercept, checked=True)
-    if teacher.paired or own.columns > FITTING.exact_size or own.rows < 3:
+    own = Design(rows.X, intercept=design.intercept, checked=True)
+    if own.columns > FITTING.exact_size or own.rows < 3:
         return False
     targets = targets_of(GLM(own, rows.y, family))
-    X, share = dense_rows(own)[:, : own.columns], teacher.weights / teacher.rows
+    X, N = dense_rows(own)[:, : own.columns], design.rows
     X, targets = X - X.mean(axis=0), targets - targets.mean(axis=0)
-    centred = teacher.on_proxy - share @ teacher.on_proxy
-    there = teacher.design.pull(share[:, None] * centred)[: own.columns]
+    there = design.pull(answers - answers.mean(axis=0))[: own.columns] / N
     distance, freedom = 0.0, 0.0
     for c in range(family.outputs):
         products = X * targets[:, [c]]
@@ -270,12 +284,65 @@ def is_made_from(teacher: Teacher, family: Family, rows: Labelled) -> bool:
             correlation = np.atleast_2d(np.corrcoef(products[:, known], rowvar=False))
             # Columns that depend on each other count as the number of independent ones.
             free = known.sum() ** 2 / (correlation**2).sum()
-            error = noise[known] * (1 / own.rows + 1 / teacher.rows)
+            error = noise[known] * (1 / own.rows + 1 / N)
             gap = products[:, known].mean(axis=0) - there[known, c]
             distance, freedom = distance + free * float(np.mean(gap**2 / error)), freedom + free
     # Of C classes that add up to one, C − 1 are free.
     scale = 1 - 1 / family.outputs if family.outputs > 1 else 1.0
     return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < INFERENCE.too_alike)
+
+
+class Worth(NamedTuple):
+    """The share of each of several tables, the weights of their rows, and what there is to say."""
+
+    shares: Array
+    weights: Array
+    words: str
+    made: Sequence[str]
+
+
+def worth_of(
+    family: Family, rows: Labelled, tables: Any, intercept: bool, *, judged: bool
+) -> Worth:
+    """Weigh other tables as the proxies of one target, by the labels' gradient at a constant model.
+
+    That gradient is made of the covariances of inputs and labels, and few numbers c ≥ 0 are fitted
+    to its many. Secants would say more of curvature, but nothing of labels: opposite ones have the
+    same. Tables that seem to be made from the labels would explain them best, and are left out
+    first if that is to be ``judged``. ``tables`` are their rows, answers and numbers of rows.
+    """
+    X, y, sizes = tables
+    answers, ends = encode_answers(family, y, len(y)), np.cumsum(sizes)
+    own = GLM(
+        Design(rows.X, intercept=intercept, checked=True), rows.y, family,
+        sample_weight=rows.weights,
+    )  # fmt: skip
+    w0 = constant_model(own, rows.weights)[1]
+    losses, made = dict[str, Any](), list[str]()
+    for i, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+        part = slice(end - size, end)
+        design = Design(X[part], intercept=intercept, checked=True)
+        if judged and is_made_from(design, answers[part], family, rows):
+            made.append(f" [{i}]")
+            continue
+        loss = soft_loss(design, family, answers[part], np.ones(size))
+        wide = loss.dim > FITTING.exact_size
+        light = FunctionProxy(loss.value, loss.gradient, hvp=loss.hvp) if wide else loss
+        losses[f"X_proxy[{i}]"] = light
+    shares, counts, words = np.zeros(len(sizes)), np.zeros(len(sizes)), ""
+    if losses:
+        several, kept = Several(losses), [f"X_proxy[{i}]" in losses for i in range(len(sizes))]
+        state = several.begin(w0, lambda proxy, name: proxy)
+        secant = Secant((w0,), (own.gradient(w0),), exact=False)
+        state = several.learn(state, [secant], 1, lambda proxy, name: proxy)
+        shares[kept], counts[kept] = state.shares, state.numbers
+        words = several.words(state)
+        if np.isnan(state.explained):
+            words += " The labels are too few, or too unlike all of them, to tell them apart."
+    # Of equal weights that sum to their number, each is 1: they count as this many rows.
+    weights = np.repeat(counts / sizes, sizes)
+    weights *= weights.sum() / max(float(weights @ weights), 1e-300)
+    return Worth(shares, weights, words, made)
 
 
 def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:

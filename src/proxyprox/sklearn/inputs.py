@@ -320,6 +320,34 @@ def proxy_rows(estimator: Any, X_proxy: Any) -> Any:
             raise ValueError(f"X_proxy must be rows like those of X: {text} {hint}") from error
 
 
+def join_tables(estimator: Any, X_proxy: Any, y_proxy: Any) -> tuple[Any, Any, tuple[int, ...]]:
+    """Return other tables as one, their answers, and how many rows each has.
+
+    What is no list of several tables is one, and has no such numbers.
+    """
+    several = isinstance(X_proxy, (list, tuple)) and any(np.ndim(X) == 2 for X in X_proxy)
+    if not several:
+        return None if X_proxy is None else proxy_rows(estimator, X_proxy), y_proxy, ()
+    count, listed = len(X_proxy), isinstance(y_proxy, (list, tuple))
+    if y_proxy is not None and not (listed and len(y_proxy) == count):
+        got = Words(f"a list of {len(y_proxy)}" if listed else f"a {type(y_proxy).__name__}")
+        allowed = f"a list of {count}, the answers for each table of X_proxy"
+        raise ValueError(message("y_proxy", got, allowed))
+    if count == 1:
+        return proxy_rows(estimator, X_proxy[0]), None if y_proxy is None else y_proxy[0], ()
+    tables = [proxy_rows(estimator, X) for X in X_proxy]
+    sizes = tuple(int(table.shape[0]) for table in tables)
+    if y_proxy is not None:
+        answers = [np.atleast_1d(label_array(y, "y_proxy")) for y in y_proxy]
+        for i, (given, size) in enumerate(zip(answers, sizes, strict=True)):
+            if len(given) != size or given.ndim != answers[0].ndim:
+                got = Words(f"an array of shape {given.shape} in y_proxy[{i}]")
+                allowed = f"one answer for each of the table's {size} rows, of one form in all"
+                raise ValueError(message("y_proxy", got, allowed))
+        y_proxy = np.concatenate(answers)
+    return stack_rows(*tables), y_proxy, sizes
+
+
 def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Array) -> Any:
     """Return the labelled rows whose weight is not zero, below known inputs, labels and weights.
 

@@ -218,7 +218,7 @@ def decide(candidates: Sequence[Candidate], losses: dict[str, list[float]]) -> W
     name = str(chosen)
     errors = {n: standard_error(np.subtract(losses[n], losses[name])) for n in losses}
     meaning = f"{chosen.way!r}. The losses are those of the last round."
-    return WayChoice(name, math.nan, means, errors, meaning, chosen)
+    return WayChoice(name, math.nan, means, errors, meaning, candidate=chosen)
 
 
 def standard_error(gaps: Any) -> float:
