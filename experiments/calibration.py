@@ -238,6 +238,7 @@ def truss() -> System:
     bars = [(i, i + 2) for i in range(8)] + [(2 * i, 2 * i + 1) for i in range(1, 5)]
     bars += [(2 * i, 2 * i + 3) for i in range(4)] + [(2 * i + 1, 2 * i + 2) for i in range(4)]
     ends = np.array(bars)
+    at = np.hstack([2 * ends[:, :1], 2 * ends[:, :1] + 1, 2 * ends[:, 1:], 2 * ends[:, 1:] + 1])
     free = np.arange(4, 20)
     rest = np.linalg.norm(nodes[ends[:, 1]] - nodes[ends[:, 0]], axis=1)
     loads = [(18, 0.016), (19, -0.02), (13, -0.032), (9, 0.024), (16, -0.016)]
@@ -247,14 +248,13 @@ def truss() -> System:
         way = spots[ends[:, 1]] - spots[ends[:, 0]]
         length = np.linalg.norm(way, axis=1)
         unit, pull = way / length[:, None], areas * (length - rest) / rest
+        outer = unit[:, :, None] * unit[:, None, :]
+        block = (areas / rest)[:, None, None] * outer
+        block += (pull / length)[:, None, None] * (np.eye(2) - outer)
         force, stiff = np.zeros(20), np.zeros((20, 20))
-        for bar, (i, j) in enumerate(bars):
-            at = [2 * i, 2 * i + 1, 2 * j, 2 * j + 1]
-            both = np.concatenate([-unit[bar], unit[bar]])
-            force[at] += pull[bar] * both
-            outer = np.outer(unit[bar], unit[bar])
-            block = areas[bar] / rest[bar] * outer + pull[bar] / length[bar] * (np.eye(2) - outer)
-            stiff[np.ix_(at, at)] += np.block([[block, -block], [-block, block]])
+        np.add.at(force, at, pull[:, None] * np.hstack([-unit, unit]))
+        blocks = np.block([[block, -block], [-block, block]])
+        np.add.at(stiff, (at[:, :, None], at[:, None, :]), blocks)
         return force, stiff
 
     def model(w: Array, iterations: int) -> Array:
@@ -351,8 +351,38 @@ def chaotic() -> System:
     )  # fmt: skip
 
 
+def _leak(p: Array, t: float, a: float, b: float, c: float) -> tuple[float, ...]:
+    # Two vessels with a hidden third one: filled, emptied and read in the second.
+    flow = p[0] * a
+    return -flow, flow - p[1] * b - p[3] * b + p[4] * c, p[3] * b - p[4] * c - p[2] * c * c
+
+
+def _no_leak(p: Array, t: float, a: float, b: float, c: float) -> tuple[float, ...]:
+    return -p[0] * a, p[0] * a - p[1] * b, 0.0
+
+
+def _swing(p: Array, t: float, x: float, v: float) -> tuple[float, float]:
+    return v, -p[0] * x - p[3] * x**3 - p[1] * v + p[2] * np.cos(t)
+
+
+def _linear_swing(p: Array, t: float, x: float, v: float) -> tuple[float, float]:
+    return v, -p[0] * x - 1.5 * p[1] * v + p[2] * np.cos(t)
+
+
+def _growth(p: Array, t: float, x: float, s: float) -> tuple[float, float]:
+    grow = p[0] * s / (p[1] + s) * x
+    return grow - p[3] * x, -grow / p[2]
+
+
+def _free_growth(p: Array, t: float, x: float, s: float) -> tuple[float, float]:
+    return p[0] * x * s - p[3] * x * x, -p[0] * s * x
+
+
 def tuning() -> list[System]:
-    """Return the simulators on which the mapping's constants were chosen, with four older ones."""
+    """Return the simulators on which the mapping's constants were chosen, with four older ones.
+
+    The coarse models of the last three mislead.
+    """
     return [
         ode("SEIR, tuning", _seir, lambda p: (1 - p[4] - p[5], p[5], p[4], 0.0), 80.0, kept=40,
             fine=640, coarse=80, truth=np.log([0.5, 0.35, 0.15, 0.95, 0.004, 0.01]), noise=0.05,
@@ -361,4 +391,12 @@ def tuning() -> list[System]:
             truth=np.log([0.9, 1.2, 0.7, 0.5, 0.4]), noise=0.03, seen=[1]),
         ode("prey, tuning", _prey, lambda p: (p[4], p[5]), 10.0, kept=20, fine=400, coarse=80,
             truth=np.log([0.9, 0.6, 0.5, 0.4, 0.8, 0.7]), noise=0.05, spread=0.2),
+        ode("leak, unseen vessel", _leak, starts(3.0, 0.0, 0.0), 10.0, kept=20, fine=200,
+            coarse=100, truth=np.log([0.8, 0.5, 0.2, 0.6, 0.4]), noise=0.02, seen=[1],
+            coarse_slopes=_no_leak),
+        ode("swing, linear", _swing, starts(1.5, 0.0), 8.0, kept=32, fine=320, coarse=160,
+            truth=np.log([1.5, 0.3, 0.8, 0.6]), noise=0.03, spread=0.2,
+            coarse_slopes=_linear_swing),
+        ode("growth, other laws", _growth, starts(0.1, 3.0), 10.0, kept=25, fine=250, coarse=100,
+            truth=np.log([1.0, 0.8, 0.6, 0.1]), noise=0.02, coarse_slopes=_free_growth),
     ]  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 import proxyprox as pp
-from experiments.report.summary import write_json
+from experiments.records import write_record
 from experiments.shared import guarded, start
 from proxyprox._util.extras import require
 from proxyprox.simulation import (
@@ -38,6 +38,7 @@ Array = Any
 HORIZON = 60
 GAINS = np.array([0.7, 8.0, 0.9, 1.5])
 TILT = 0.05
+MEASURES = ["src/proxyprox/simulation", "src/proxyprox/stepsizes"]
 
 
 def cost(x: Array, u: Array, t: Array) -> Array:
@@ -136,7 +137,7 @@ def cartpole(
                 text = f"{kind:8} {estimator:9} {found['before']:.3f} → {found['after']:.3f}"
                 paid = f"after {found['ledger']['rollouts']} rollouts"
                 say(stdout(), f"{text} {paid}, least {found['least']:.3f}")
-    write_json(output / "summary.json", {"records": records})
+    write_record(output / "summary.json", {"records": records}, measures=MEASURES)
 
 
 if __name__ == "__main__":

@@ -689,3 +689,16 @@ def test_one_parameter(proxy):
     result = pp.minimize(problem, np.zeros(1))
     assert result.status is pp.Status.CONVERGED
     np.testing.assert_allclose(result.w, 2.0, atol=1e-7)
+
+
+def test_a_proxy_in_other_units_does_not_end_a_run_early():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(3000, 30)) * np.geomspace(1, 0.03, 30)
+    y = X @ rng.normal(size=30) * 4 + rng.logistic(size=3000) > 0
+    target = pp.logistic_regression(X, y, l2=1e-5)
+    least = target.value(pp.minimize(target, tol=1e-12).w)
+    near = target.subsample(300, rng=0)
+    for factor in (1e-3, 1.0, 1e3):
+        result = pp.minimize(pp.Problem(target, factor * near))
+        assert result.status is pp.Status.CONVERGED
+        assert target.value(result.w) - least < 1e-8 * (np.log(2) - least), factor

@@ -402,3 +402,9 @@ def test_public_rows_that_are_private_ones_are_refused(rows, memory):
     logistic().fit(X[::2], y[::2], X_public=X[1::2], y_public=y[1::2])
     for table in (frame, listed):
         logistic().fit(table[400:], y[400:], X_public=table[:400], y_public=y[:400])
+
+
+def test_public_labels_of_other_classes_are_named_as_public(parts):
+    labels = np.where(parts["y_public"] > 0, "yes", "no")
+    with pytest.raises((TypeError, ValueError), match=r"y_public cannot be used\. y must be"):
+        logistic().fit(**{**parts, "y_public": labels})

@@ -9,11 +9,11 @@ where the columns of ΔF and ΔC are the changes of both in the last d steps (Ec
 points before. The loss of m is minimised within a box around w, the fine model is called there, and
 the box grows or shrinks by how well the loss was predicted. No derivative of f is taken.
 
-If steps have failed several times in a row, or nothing more is promised, one more call near the
-best point shows whether f is noisy. Then SciPy's least squares (L-BFGS-B for other losses) goes on
-from there with differences of f alone, and its end is judged by them. That solver is run anew after
-each answer, on the answers that are known: what it asks for next, and no more, is asked of f. So
-nothing of it needs to be saved but the answers.
+If steps have failed several times in a row or misled twice, or nothing more is promised, one more
+call near the best point shows whether f is noisy. Then SciPy's least squares (L-BFGS-B for other
+losses) goes on from there with differences of f alone, and its end is judged by them. That solver
+is run anew after each answer, on the answers that are known: what it asks for next, and no more, is
+asked of f. So nothing of it needs to be saved but the answers.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ class MappingPolicy:
     ----------
     failures : int
         Steps in a row that gain next to nothing, after which differences take over.
+    misled : int
+        Steps in all after which the loss rose by more than it was to fall: differences take over.
+    much : float
+        Promises of a smaller share of the loss cannot mislead.
     gain : float
         The share of the loss that is next to nothing.
     smallest : float
@@ -79,6 +83,8 @@ class MappingPolicy:
     """
 
     failures: int = 6
+    misled: int = 2
+    much: float = 0.01
     gain: float = 1e-5
     smallest: float = 0.03
     promised: float = 1e-8
@@ -116,6 +122,7 @@ class MappingState:
     radius: float = 1.0
     promise: float = 0.0
     failed: int = 0
+    misled: int = 0
     changes: list[Array] = field(default_factory=list)
     coarse_changes: list[Array] = field(default_factory=list)
     noise: float = 0.0
@@ -246,10 +253,13 @@ class ManifoldMapping(Method):
         radius = before.radius * (policy.grown if gain > 0 else 1 / policy.shrunk)
         good = gain > max(policy.followed * before.promise, policy.gain * before.value)
         failed = 0 if good else before.failed + 1
+        much = before.promise > policy.much * before.value
+        misled = before.misled + (much and gain < -before.promise)
         kept = len(point)
         return replace(
-            state, changes=F[-kept:], coarse_changes=C[-kept:], radius=radius, failed=failed
-        )
+            state, changes=F[-kept:], coarse_changes=C[-kept:], radius=radius, failed=failed,
+            misled=misled,
+        )  # fmt: skip
 
     def _mapped(self, state: MappingState, proxy: Any) -> MappingState:
         """Return the state with the minimum of the mapped model's loss as the next point."""
@@ -274,7 +284,8 @@ class ManifoldMapping(Method):
             return np.asarray(state.fine + change + gap @ (inverse @ change))
 
         found = None
-        trusted = state.failed < policy.failures and state.radius >= policy.smallest
+        trusted = state.failed < policy.failures and state.misled < policy.misled
+        trusted = trusted and state.radius >= policy.smallest
         if trusted and np.isfinite(coarse).all():
             # Without a finite loss beside w, differences take over.
             with contextlib.suppress(ValueError, np.linalg.LinAlgError):

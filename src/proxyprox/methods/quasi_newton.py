@@ -618,9 +618,10 @@ class ProxyBFGS(Method):
         """Take the first step, with the λ that fits what the proxy leaves to gain."""
         local = Local(state, step.proxy)
         if state.value is not None and state.lowest is not None and not state.losses:
-            # In other units the proxy promises less at its minimum, too.
+            # The minimum of a proxy in other units is not below the target. Squared, since a proxy
+            # that fits its few rows closely hides a part of the ratio.
             share = state.value / state.lowest if state.lowest > 0 else 0.0
-            state = replace(state, fall=min(max(share, 0.0), 1.0) * state.fall)
+            state = replace(state, fall=min(max(share, 0.0), 1.0) ** 2 * state.fall)
         state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:

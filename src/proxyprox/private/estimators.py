@@ -417,7 +417,11 @@ class PrivateGLM(LinearModel):
             raise ValueError(message("X_public", Words("rows all alike"), "rows that differ"))
         family, label_bound = self._family(y_public)
         start = np.zeros((X.shape[1] + self.fit_intercept) * family.outputs)
-        public = GLM(X, y_public, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
+        try:
+            public = GLM(X, y_public, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
+        except (TypeError, ValueError) as error:
+            # It calls them y, which are the private labels here.
+            raise type(error)(f"y_public cannot be used. {error}") from error
         if y_public is None:
             damping = max(PRIVATE.damping, PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
             metric = Metric(public.hessian(start), damping)
