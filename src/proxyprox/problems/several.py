@@ -138,9 +138,11 @@ class Several(MixedProxy):
 
     def words(self, state: Weights) -> str:
         """Say what each proxy was worth."""
-        pairs = list(zip(self.names, state.shares, strict=True))
+        # A number alone would be read as a weight.
+        names = [f"proxy {name}" if name.isdigit() else name for name in self.names]
+        pairs = list(zip(names, state.shares, strict=True))
         worth = ", ".join(f"{name} {share:.2f}" for name, share in pairs if share > 0)
-        lost = [name for name, unit in zip(self.names, state.units, strict=True) if not unit]
+        lost = [name for name, unit in zip(names, state.units, strict=True) if not unit]
         idle = [name for name, share in pairs if share == 0 and name not in lost]
         text = f"Of the proxies' curvature: {worth or 'none'}."
         if idle:
@@ -151,7 +153,7 @@ class Several(MixedProxy):
         A = np.array(state.gram)[:-1, :-1]
         alike = (1 - SAME) * np.outer(np.diag(A), np.diag(A)) < A**2
         for i, j in zip(*np.nonzero(np.triu(alike, 1)), strict=True):
-            one, two = self.names[i], self.names[j]
+            one, two = names[i], names[j]
             text += f" {one} and {two} are the same along the run: their weights are not unique."
         return text
 
