@@ -224,6 +224,7 @@ def write_table(
         "effects": effects,
         "coefficients": coefficients,
         "classes": kept.classes,
+        "replaced": (folder / "model.json").exists(),
         "model": str(folder / "model.json"),
         "summary": str(folder / "summary.json"),
     }
@@ -332,6 +333,8 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
         console.say(screen, f"\n{doubt}", "yellow")
     tell_coefficients(done["coefficients"], done["effects"])
     console.tell_path(screen, f"\nModel ({found.chosen}, all labels): {done['model']}")
+    if done["replaced"]:
+        console.say(screen, "It replaced the model of an earlier run; --output keeps both.", "dim")
     console.tell_path(screen, f"To use it:  proxyprox predict {done['model']} NEW_FILE")
 
 

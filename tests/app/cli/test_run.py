@@ -42,8 +42,10 @@ def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: P
     assert max(len(x) for x in result.stdout.splitlines() if str(tmp_path) not in x) <= 80
     assert "Scores as good as these are rare" in " ".join(result.stdout.split())
     assert "--groups patient" in result.stderr
+    assert "replaced" not in result.stdout
     done = json.loads(invoke(*call, "--groups", "patient", "--json").stdout)
     assert done["doubts"] == []
+    assert done["replaced"]
     assert {column["name"]: column["kind"] for column in done["columns"]}["patient"] == "drop"
 
 
