@@ -11,8 +11,14 @@ Tables between two markers are made from their record by a function of the scrip
     <!-- table benchmarks/rounds.py:small_table rounds/rounds.csv -->
     <!-- end -->
 
-The function takes the path of the record and returns Markdown. With ``--write`` the tables are
-written again; without it a table that differs ends the command with status 1.
+The function takes the path of the record and returns Markdown. A number in a sentence is made the
+same way, on one line: ``<!-- number SCRIPT:FUNCTION RECORD -->8 rounds<!-- end -->``. With
+``--write`` tables and numbers are written again; without it one that differs ends the command with
+status 1.
+
+``--rerun`` runs the commands of the records that are older than their files, several at a time,
+and of those only whose names are given. A command that is not done after ``--within`` seconds is
+ended, and its record stays as it was.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ import os
 import platform
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -50,11 +57,13 @@ LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "torch", "pandas", "dask", "opacus", "gymnasium", "mujoco",
 )  # fmt: skip
 TABLE = re.compile(
-    r"(<!-- table (?P<script>\S+):(?P<function>\w+) (?P<record>\S+) -->\n)"
-    r"(?P<text>.*?)(<!-- end -->)",
+    r"(<!-- (?:table|number) (?P<script>\S+):(?P<function>\w+) (?P<record>\S+) -->(?P<line>\n?))"
+    r"(?P<text>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
 LINK = re.compile(r"`[^`]*`|\]\([^)]*\)")
+# Says the commit if the files were copied without their repository.
+COMMIT = "PROXYPROX_COMMIT"
 # Scripts import this module first: seconds are counted from here.
 BEGUN = time.monotonic()
 
@@ -93,7 +102,7 @@ def write_record(
     times = os.times()
     about = {
         "command": _command(root),
-        "commit": _git(root, "rev-parse", "--short=12", "HEAD"),
+        "commit": _git(root, "rev-parse", "--short=12", "HEAD") or os.environ.get(COMMIT, ""),
         "date": datetime.date.today().isoformat(),
         "uncommitted": bool(_git(root, "status", "--porcelain", "--", *files)),
         "machine": _machine(),
@@ -249,7 +258,7 @@ def fill_tables(page: Path, *, write: bool, root: Path = ROOT) -> list[str]:
         )
         if table.strip() != found["text"].strip():
             differing.append(f"{page.relative_to(root)}: the table differs from {found['record']}")
-        return f"{found[1]}{table.strip()}\n{found[6]}"
+        return f"{found[1]}{table.strip()}{found['line']}{found['end']}"
 
     new = TABLE.sub(renewed, text)
     if write and differing:
@@ -297,11 +306,103 @@ def tables_without_record(page: Path) -> Iterator[tuple[int, str]]:
             table = []
 
 
+# -- running again -------------------------------------------------------------------------------
+
+
+def old_commands(names: Sequence[str], root: Path = ROOT) -> list[str]:
+    """Return the commands of the records that are older than their files, each once.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Records or their folders, such as "rounds/rounds.csv" or "rounds"; all if there are none.
+    root : Path, optional
+        The repository.
+    """
+    commands: dict[str, None] = {}
+    for line in check_records(root):
+        record = line.split(":")[0]
+        if "older than" in line and (not names or {record, record.split("/")[0]} & {*names}):
+            file = root / RESULTS / record
+            commands[_about(file.parent)[file.name]["command"]] = None
+    return list(commands)
+
+
+def run_commands(
+    commands: Sequence[str], *, processes: int, within: float, logs: Path, root: Path = ROOT
+) -> Iterator[str]:
+    """Run commands side by side, on one thread each; yield a line as each of them ends.
+
+    A command with ``--processes N`` counts as N. The first ones begin first.
+
+    Parameters
+    ----------
+    commands : sequence of str
+        As they are typed in the repository; "python" is this one.
+    processes : int
+        How many processes may run at a time.
+    within : float
+        Seconds after which those that still run are ended.
+    logs : Path
+        Folder for what they print.
+    root : Path, optional
+        The repository.
+    """
+    logs.mkdir(parents=True, exist_ok=True)
+    waiting, running = list(commands), dict[str, tuple[subprocess.Popen[bytes], int, float]]()
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}:{root}"} | os.environ
+    end = time.monotonic() + within
+    while waiting or running:
+        for command, (child, _, begun) in list(running.items()):
+            late = time.monotonic() > end
+            if late:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+            if child.poll() is not None:
+                del running[command]
+                how = "out of time" if late else f"exit {child.returncode}"
+                yield f"{how} after {time.monotonic() - begun:.0f} s: {command}"
+        free = processes - sum(size for _, size, _ in running.values())
+        for command in list(waiting):
+            found = re.search(r"--processes (\d+)", command)
+            size = min(int(found[1]) if found else 1, processes)
+            if time.monotonic() > end:
+                yield f"not begun: {command}"
+            elif size <= free:
+                free -= size
+                name = re.sub(r"\W+", "_", command)[:80]
+                with (logs / f"{name}.log").open("wb") as log:
+                    child = subprocess.Popen(
+                        [sys.executable, *shlex.split(command)[1:]], cwd=root, stdout=log,
+                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                        start_new_session=True, env=environment,
+                    )  # fmt: skip
+                running[command] = child, size, time.monotonic()
+            else:
+                continue
+            waiting.remove(command)
+        time.sleep(0.2)
+
+
 def main() -> int:
     """Print what is older than its code; return 1 if a table differs from its record."""
     parser = argparse.ArgumentParser(description="Check the records and the tables made from them.")
-    parser.add_argument("--write", action="store_true", help="write the tables again")
+    parser.add_argument("--write", action="store_true", help="write tables and numbers again")
+    parser.add_argument("--rerun", nargs="*", metavar="RECORD", help="run old records again")
+    parser.add_argument("--commands", type=Path, help="run these instead, one a line")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--within", type=float, default=3600.0, help="seconds")
+    parser.add_argument("--logs", type=Path, default=ROOT / "runs/records")
     given = parser.parse_args()
+    if given.rerun is not None or given.commands:
+        lines = given.commands.read_text("utf-8").splitlines() if given.commands else []
+        commands = [s for s in map(str.strip, lines) if s and not s.startswith("#")]
+        commands = commands or old_commands(given.rerun or ())
+        for line in run_commands(
+            commands, processes=given.processes, within=given.within, logs=given.logs
+        ):
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     pages += sorted((ROOT / RESULTS).glob("*/*.md"))
     differing = [line for page in pages for line in fill_tables(page, write=given.write)]

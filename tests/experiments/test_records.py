@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.records import check_records, fill_tables, tables_without_record, write_record
+from experiments.records import (
+    check_records,
+    fill_tables,
+    old_commands,
+    run_commands,
+    tables_without_record,
+    write_record,
+)
 
 ROOT = Path(__file__).parents[2]
 CODE = '"""Prose."""\n\nx = 1\n'
@@ -14,6 +21,9 @@ import json
 
 def table(path):
     return "".join(f"| {k} | {v} |\\n" for k, v in json.loads(path.read_text()).items())
+
+def count(path):
+    return f"{len(json.loads(path.read_text()))}"
 """
 
 
@@ -65,6 +75,24 @@ def test_tables_are_those_of_their_records(repository):
     fill_tables(page, write=True, root=repository)
     assert not fill_tables(page, write=False, root=repository)
     assert page.read_text() == f"{typed}\n{marker}| a | 1.5 |\n| b | None |\n<!-- end -->\n"
+    inline = (
+        "It took <!-- number script_of_records.py:count area/kept.json -->{}<!-- end --> rounds."
+    )
+    page.write_text(inline.format(7))
+    assert fill_tables(page, write=True, root=repository)
+    assert page.read_text() == inline.format(2)
+
+
+def test_old_records_are_run_again(repository):
+    (repository / "src/part.py").write_text("x = 2\n")
+    assert len(old_commands([], repository)) == len(old_commands(["area"], repository)) == 1
+    assert old_commands(["other"], repository) == []
+    options = {"processes": 1, "logs": repository / "logs", "root": repository}
+    failing = ["python -c 'import sys; sys.exit(3)'"]
+    assert ["exit 3" in line for line in run_commands(failing, within=600.0, **options)] == [True]
+    endless = ["python -c 'while True: pass'", "python -c 'pass'"]
+    lines = sorted(run_commands(endless, within=1.0, **options))
+    assert [line.split(":")[0].split(" after")[0] for line in lines] == ["not begun", "out of time"]
 
 
 def test_measured_files_must_exist(tmp_path):
