@@ -306,6 +306,28 @@ def tables_without_record(page: Path) -> Iterator[tuple[int, str]]:
             table = []
 
 
+def listing(page: Path) -> str:
+    """Return the table of all records below a page: what made each, when, where, how long.
+
+    Parameters
+    ----------
+    page : Path
+        ``docs/results/README.md``.
+    """
+    lines = ["| record | command | commit | machine | seconds |", "|---|---|---|---|---|"]
+    for folder in sorted(path.parent for path in page.parent.glob(f"*/{ABOUT}")):
+        names = [n for n in ("README.md", "report.md") if (folder / n).is_file()]
+        begun = f"[`{folder.name}/`]({folder.name}/{names[0]})" if names else f"`{folder.name}/`"
+        made: dict[tuple[str, str, str, str], list[str]] = {}
+        for name, about in sorted(_about(folder).items()):
+            seconds = "" if about["seconds"] is None else f"{about['seconds']:,.0f}"
+            facts = f"`{about['command']}`", about["commit"][:8], about["machine"], seconds
+            made.setdefault(facts, []).append(f"`{name}`")
+        for facts, files in made.items():
+            lines.append(f"| {begun} {', '.join(files)} | {' | '.join(facts)} |")
+    return "\n".join(lines)
+
+
 # -- running again -------------------------------------------------------------------------------
 
 
@@ -404,7 +426,7 @@ def main() -> int:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    pages += sorted((ROOT / RESULTS).glob("*/*.md"))
+    pages += sorted((ROOT / RESULTS).glob("**/*.md"))
     differing = [line for page in pages for line in fill_tables(page, write=given.write)]
     old = list(check_records())
     typed = [
@@ -413,12 +435,12 @@ def main() -> int:
         if RESULTS not in page.relative_to(ROOT).parents[1:2]
         for number, head in tables_without_record(page)
     ]
-    for title, lines in (
+    for title, found in (
         ("Records to run again:", old),
         ("Tables of numbers without a record:", typed),
         ("Written again:" if given.write else "Tables that differ from their records:", differing),
     ):
-        sys.stdout.write("\n".join([f"{title} {len(lines)}", *(f"  {line}" for line in lines), ""]))
+        sys.stdout.write("\n".join([f"{title} {len(found)}", *(f"  {line}" for line in found), ""]))
     return int(bool(differing) and not given.write)
 
 
