@@ -54,7 +54,6 @@ fraction = 0.5
 [run]
 batch_size = 16
 """
-RUNS = "target_gradients = 24\nseeds = 1\n"
 
 # -- what is run -----------------------------------------------------------------------------------
 
@@ -138,15 +137,6 @@ def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> N
     main()
 
 
-def run(folder: Path) -> None:
-    """``python -m experiments.own_table`` on a CSV of our own."""
-    from experiments import own_table as experiment
-    from experiments import shared
-
-    words = ("own_table", folder.parent / "my.toml", "--output", folder, "--json")
-    run_without_figures(lambda: shared.start(experiment.own_table), *words)
-
-
 def mushrooms(folder: Path, workers: int = 1) -> None:
     """``python -m experiments.mushrooms`` on a small set."""
     from experiments import mushrooms as experiment
@@ -171,7 +161,7 @@ def audit(folder: Path) -> None:
 
 
 SETUPS: dict[str, Callable[[Path], None]] = {
-    f.__name__: f for f in (plain, seldom, safeguard, run, mushrooms, audit, workers)
+    f.__name__: f for f in (plain, seldom, safeguard, mushrooms, audit, workers)
 }
 
 # -- a process of its own --------------------------------------------------------------------------
@@ -276,7 +266,7 @@ class Chains:
         ]
         (self.place / "rows.csv").write_text("\n".join(rows) + "\n")
         (self.place / "audit.toml").write_text(CONFIG)
-        (self.place / "my.toml").write_text(CONFIG + RUNS)
+        (self.place / "my.toml").write_text(CONFIG)
         self.statuses: Counter[int] = Counter()
         whole = self.place / "whole"
         whole.mkdir()

@@ -18,7 +18,6 @@ import pytest
 
 import proxyprox as pp
 from experiments.compare import (
-    GRID,
     LEDGER_FIELDS,
     ROWS_SEEN,
     TUNING_SEED,
@@ -27,7 +26,6 @@ from experiments.compare import (
     Experiment,
     Job,
     compare,
-    evaluation_points,
     run_candidate,
     run_jobs,
 )
@@ -59,13 +57,6 @@ def measured(candidate: Candidate, problem: pp.Problem, **changes: Any) -> list[
     return run_candidate(candidate, 0.05, problem, **settings)[0]
 
 
-def test_where_runs_are_measured_and_which_step_sizes_are_tried() -> None:
-    assert evaluation_points(1000)[:3] == [0, 20, 40]
-    assert evaluation_points(3) == [0, 1, 2, 3]
-    np.testing.assert_allclose(SGD.etas(4.0), 0.1 / 4 * 2.5 ** np.arange(GRID))
-    assert ROWS_SEEN.etas(4.0) == (None,)
-
-
 def test_points_are_what_was_paid_for_by_then() -> None:
     problem = pp.Problem(TARGET, TARGET.label_free())
     for candidate in (SGD, TWO_POINTS):
@@ -78,14 +69,6 @@ def test_points_are_what_was_paid_for_by_then() -> None:
     # Two gradients a step after the first: 19 spent of 20, and 9 at the mark of 10.
     assert points[-1]["target_samples"] == 10 * 8
     assert points[2]["target_samples"] == 5 * 8
-
-
-def test_same_seed_same_points() -> None:
-    problem = pp.Problem(TARGET, TARGET.label_free())
-    for candidate in (SGD, TWO_POINTS, ROWS_SEEN):
-        runs = [measured(candidate, problem, seed=seed) for seed in (3, 3, 4)]
-        values = [[point["suboptimality"] for point in points] for points in runs]
-        assert values[0] == values[1] != values[2]
 
 
 def test_the_rows_seen_are_fitted() -> None:

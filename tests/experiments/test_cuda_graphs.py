@@ -39,15 +39,6 @@ def test_plain_plans_give_the_images_normalised():
     assert x.is_contiguous(), "channels last only on CUDA: oneDNN crashes on some CPUs"
 
 
-def test_crops_and_flips_are_of_the_mirrored_image():
-    data, pixels, _ = pictures(mean=(0.0,) * 3, std=(1 / 255,) * 3)
-    plan = torch.tensor([[3, 0, 4, 0], [3, 2, 2, 1]])
-    x, _ = data.batch(plan)
-    padded = nn.functional.pad(pixels[3].permute(2, 0, 1)[None].float(), (2,) * 4, mode="reflect")
-    torch.testing.assert_close(x[0], padded[0, :, 0:8, 4:12])
-    torch.testing.assert_close(x[1], pixels[3].permute(2, 0, 1).flip(2).float())
-
-
 def test_a_pass_covers_the_subset_once_and_positions_are_saved():
     data, _, _ = pictures()
     plans = Plans(data, torch.arange(4, 16), 4, augment=True, seed=1)
@@ -63,21 +54,6 @@ def test_a_pass_covers_the_subset_once_and_positions_are_saved():
         Plans(data, torch.arange(3), 4, augment=False, seed=0)
     with pytest.raises(ValueError, match="images must be uint8"):
         DeviceImages(torch.zeros(2, 3), [0, 1])
-
-
-def test_tensors_on_the_device():
-    x, y = torch.arange(24.0).reshape(12, 2), torch.arange(12)
-    data = DeviceTensors(x, y.numpy())
-    plans = Plans(data, range(2, 12), 5)
-    batches = [data.batch(plans.next()) for _ in range(2)]
-    assert sorted(torch.cat([b for _, b in batches]).tolist()) == list(range(2, 12))
-    assert all(torch.equal(a, x[b]) for a, b in batches)
-    with pytest.raises(
-        ValueError, match=r"tensors must be .* as many rows each, got ones of \[12, 3"
-    ):
-        DeviceTensors(x, y[:3])
-    with pytest.raises(ValueError, match=r"augment must be False for DeviceTensors.*in the loss"):
-        Plans(data, range(12), 4, augment=True).next()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -222,13 +198,3 @@ def test_a_graphed_proxy_on_another_subset():
         proxy.on(torch.arange(4))
     with pytest.raises(ValueError, match="full_batch must be a divisor"):
         GraphedProxy(plans, loss, model.parameters(), full_batch=5)
-
-
-def test_the_same_images_with_other_labels():
-    data, _, labels = pictures()
-    other = data.with_labels((labels + 1) % 3)
-    plan = data.plain_plan(torch.arange(6))
-    assert torch.equal(other.batch(plan)[0], data.batch(plan)[0])
-    assert torch.equal(other.batch(plan)[1], (data.batch(plan)[1] + 1) % 3)
-    with pytest.raises(ValueError, match="labels must be one for each image"):
-        data.with_labels([0, 1])

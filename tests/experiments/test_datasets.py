@@ -113,28 +113,12 @@ def test_reads_every_ending_from_the_named_folder(folder: Path, text: bytes, end
     assert got.source == str(folder / f"tiny{ending}")
 
 
-def test_a_set_of_ones_own_needs_no_registration(folder: Path) -> None:
-    (folder / "mine.svm").write_bytes(b"3 1:1 5:2\n4 2:1\n")
-    assert load("mine").X.shape == (2, 5)
-
-
 def test_cache_comes_after_the_named_folder(folder: Path, cache: Path, text: bytes) -> None:
     cache.mkdir(parents=True)
     (cache / "tiny").write_bytes(text)
     assert load("tiny", download=False).source == str(cache / "tiny")
     (folder / "tiny").write_bytes(text.replace(b"\n", b"\r\n"))
     assert load("tiny", download=False).source == str(folder / "tiny")
-
-
-@pytest.mark.parametrize("cut", [10, 40])
-def test_truncated_xz_in_the_named_folder_is_reported_and_kept(
-    folder: Path, text: bytes, cut: int
-) -> None:
-    path = folder / "tiny.svm.xz"
-    path.write_bytes(lzma.compress(text)[:-cut])
-    with pytest.raises(DatasetCorruptError, match=r"not a whole xz file.*Replace it"):
-        load("tiny")
-    assert path.exists()
 
 
 def test_wrong_content_is_named(cache: Path) -> None:
@@ -211,11 +195,6 @@ def test_without_pooch_the_message_says_how_to_do_it_by_hand(
 def test_names_are_not_paths(cache: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is not a known data set"):
         load(name)
-
-
-def test_unknown_name_suggests_the_nearest(cache: Path) -> None:
-    with pytest.raises(ValueError, match=r"Did you mean 'tiny'\?"):
-        load("tinny")
 
 
 def test_base_url_must_be_https(cache: Path) -> None:

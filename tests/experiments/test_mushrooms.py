@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
-import proxyprox as pp
 from experiments import mushrooms
 from experiments.compare import ERM, Job
 from experiments.shared import application
@@ -67,11 +65,6 @@ def test_panels_of_the_paper() -> None:
     assert panels["subsampled proxy"][-1] == "ProxyProx, all inputs, no labels"
 
 
-def test_every_method_has_a_grid_of_the_same_length() -> None:
-    tuned = {c.method: len(c.etas) for c in mushrooms.curves(TINY) if c.panel == "batch 256"}
-    assert {n for m, n in tuned.items() if m not in (ERM, mushrooms.ONE_GRADIENT)} == {9}
-
-
 def test_one_full_gradient_solves_it_at_the_price_of_all_rows() -> None:
     points = mushrooms.run_job(TINY, job(TINY, mushrooms.ONE_GRADIENT))
     lows = {point["target_gradients"]: point["suboptimality"] for point in points}
@@ -93,29 +86,6 @@ def test_subsample_of_all_rows_is_the_target() -> None:
         config, job(config, "ProxyProx, 100% of the rows", mushrooms.SUBSAMPLED, eta=1e8)
     )
     assert points[1]["suboptimality"] < 1e-9  # full gradients, δ = 0: one step
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"seeds": 0}, "seeds"),
-        ({"batch_sizes": ()}, "batch_sizes"),
-        ({"fractions": (0.0,)}, "fractions"),
-        ({"relative_l2": 0.0}, "relative_l2"),
-    ],
-)
-def test_mistakes(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        replace(mushrooms.Config(), **changes)
-
-
-def test_the_same_inner_steps_for_every_published_method() -> None:
-    for method in mushrooms.published_methods(7):
-        assert method.build is not None
-        settings = method.build(1.0)
-        assert settings["stop"] == pp.stopping.Steps(7)
-        assert isinstance(settings["inner"], pp.inner.GradientDescent)
-        assert "7 GD steps" in method.name
 
 
 SMALL = ["--seeds", "1", "--budget", "8", "--tuning-budget", "2", "--inner-steps", "2"]
@@ -157,17 +127,3 @@ def test_absent_set_is_one_message(
     assert words in result.stderr
     assert "PROXYPROX_DATA" in result.stderr or "data set" in result.stderr
     assert result.stdout == ""
-
-
-def test_real_mushrooms(invoke: Invoke, tmp_path: Path) -> None:
-    data = Path(os.environ.get("PROXYPROX_DATA") or ".")
-    if not any(data.glob("mushrooms*")):
-        pytest.skip("PROXYPROX_DATA does not hold mushrooms")
-    result = invoke(
-        "--output", tmp_path, "--workers", "1", "--no-download", "--json",
-        "--seeds", "1", "--budget", "2", "--tuning-budget", "1", "--batch-sizes", "256",
-        "--inner-steps", "2", "--fractions", "none",
-    )  # fmt: skip
-    assert result.exit_code == 0, result.stderr
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["config"]["data"]["rows"] == 8124

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -45,37 +40,6 @@ def test_runs_are_whole_kept_and_exported_in_order(tmp_path: Path) -> None:
         assert other not in records
         with pytest.raises(KeyError, match="99"):
             records.export("records.jsonl", [other])
-
-
-@pytest.mark.slow  # the journal of all stores is killed in tests/test_journal.py, too
-@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
-def test_kill_9_loses_no_finished_run(tmp_path: Path) -> None:
-    script = textwrap.dedent(
-        """
-        import sys
-        from experiments.runs import Records
-        with Records(sys.argv[1], {}) as records:
-            seed = 0
-            while True:
-                records.add({"method": "m" * 2000, "seed": seed}, [{"t": t} for t in range(50)])
-                print(seed, flush=True)
-                seed += 1
-        """
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if int(line) >= 5:
-                process.send_signal(signal.SIGKILL)
-                break
-        announced = [5, *(int(line) for line in process.stdout)][-1]
-    with Records(tmp_path, {}) as records:
-        # What was announced is there; at most the one run under way may be there as well.
-        assert announced + 1 <= len(records) <= announced + 2
-        for seed in range(len(records)):
-            assert len(records.points({"method": "m" * 2000, "seed": seed})) == 50
 
 
 def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:

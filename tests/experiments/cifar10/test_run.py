@@ -14,7 +14,7 @@ from typer.testing import CliRunner  # noqa: E402
 from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
 from experiments.cifar10.__main__ import cifar10  # noqa: E402
-from experiments.cifar10.model import ResNet18, WeightAverage  # noqa: E402
+from experiments.cifar10.model import ResNet18  # noqa: E402
 from experiments.cifar10.results import COSTS, sentences  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
 from experiments.shared import application  # noqa: E402
@@ -141,22 +141,6 @@ def test_configurations_are_checked():
         Config(data="mnist")
 
 
-def test_a_recipe_may_have_fewer_seeds():
-    config = Config(recipes=(Recipe("a"), Recipe("b", seeds=1)), seeds=2)
-    assert [(r.name, seed) for r, seed in config.jobs()] == [("a", 0), ("b", 0), ("a", 1)]
-    with pytest.raises(ValueError, match="seeds must be"):
-        Recipe("x", seeds=0)
-
-
-def test_the_defaults_are_the_papers():
-    by_name = {recipe.name: recipe for recipe in PAPER}
-    assert by_name["SGD"].lr == 0.1
-    assert (by_name["AdamW"].lr, by_name["AdamW"].weight_decay) == (1e-3, 0.1)
-    assert by_name["ProxyProx, 40 inner steps"].inner_steps == 40
-    assert all(r.proxy_size == 2560 and r.batch_size == 128 for r in PAPER)
-    assert all(r.schedule == "cosine" for r in PAPER)
-
-
 def invoke(*args):
     return CliRunner().invoke(application(cifar10), [str(arg) for arg in args])
 
@@ -179,28 +163,6 @@ def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
-def test_wrong_labels_from_the_command_line(tmp_path, monkeypatch):
-    few = (Recipe("mixed", "adamw", source="mixed", lr=1e-3),)
-    monkeypatch.setattr("experiments.cifar10.config.TINY", CONFIG)
-    monkeypatch.setattr("experiments.cifar10.config.WRONG_LABELS", few)
-    monkeypatch.setattr("experiments.cifar10.results.save_panels", lambda *_: [])
-    result = invoke("--tiny", "--clean", 48, "--noise", "pair", "--json", "-o", tmp_path)
-    assert result.exit_code == 0, result.stderr
-    assert "of target and proxy" in json.loads(result.stdout)["findings"][0]
-    panels = {row["panel"] for row in json.loads((tmp_path / "summary.json").read_text())["rows"]}
-    assert "validation accuracy" in panels
-    assert "48 clean images" in (tmp_path / "report.html").read_text()
-
-
-def test_data_that_is_not_there_is_one_message(tmp_path, monkeypatch):
-    monkeypatch.setenv("PROXYPROX_DATA", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    result = invoke("-o", str(tmp_path / "out"))
-    assert result.exit_code == 2
-    assert "CIFAR-10" in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt
@@ -212,16 +174,3 @@ def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
     said = " ".join(result.stderr.split())
     assert "To resume:" in said
     assert "--tiny" in said
-
-
-def test_an_average_of_weights():
-    w = torch.nn.Parameter(torch.zeros(3))
-    average = WeightAverage([w], decay=0.75)
-    with torch.no_grad():
-        w.fill_(4.0)
-    average.update()
-    again = WeightAverage([torch.nn.Parameter(torch.ones(3))], decay=0.75)
-    again.load_state_dict(average.state_dict())
-    assert again.values[0].tolist() == [1.0] * 3
-    with again.applied():
-        assert again.params[0].tolist() == [1.0] * 3

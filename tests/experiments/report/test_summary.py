@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -8,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from experiments.compare import ERM, LEDGER_FIELDS
-from experiments.comparison import method_costs, panels, print_panels, sentences
+from experiments.comparison import method_costs, panels
 from experiments.report.summary import joint_confidence, last_rows, summarise, write_json
 
 
@@ -105,47 +103,3 @@ ROWS = [
     *curve("ProxyProx, 20 GD steps", [1.0, 0.4, 0.3, 0.2]),
     *curve(ERM, [1.0, 0.2, 0.1, 0.002]),
 ]
-
-
-def test_what_the_step_sizes_cost_stands_beside_the_runs_own() -> None:
-    rows = [
-        {"panel": "mine", "method": name, "target_gradients": 1000, "proxy_gradients": 5}
-        | {"seconds": 1.0, "suboptimality_median": end}
-        for name, end in {"SGD": 0.5, "[red]ours": 0.1, "ERM": None}.items()
-    ]
-    sizes = [
-        {"panel": "mine", "method": "SGD", "tuning_gradients": 2250, "step_size_gradients": None},
-        {"panel": "mine", "method": "[red]ours", "tuning_gradients": 0, "step_size_gradients": 118},
-        {"panel": "mine", "method": "ERM", "tuning_gradients": 0, "step_size_gradients": None},
-    ]
-    console = Console(file=io.StringIO(), width=80)
-    print_panels(console, panels(rows, sizes))
-    lines = console.file.getvalue().splitlines()
-    shown = {line.split()[0]: line.split()[-1] for line in lines if line.split()}
-    assert (shown["SGD"], shown["[red]ours"], shown["ERM"]) == ("+2,250", "(118)", "1")
-    assert [line.split()[0] for line in lines if " * " in line] == ["[red]ours"]
-    assert any("diverged" in line for line in lines)
-    assert all(len(line) <= 80 for line in lines)
-
-
-def test_sentences() -> None:
-    (text,) = sentences(ROWS)
-    assert text == (
-        "Batch 8: after 30 target gradients, “ProxyProx, exact” is 0.001 above the optimum; SGD "
-        "is 0.1 above the optimum. It got as low as SGD's end with 10 target gradients (SGD: 30) "
-        "and 30 proxy gradients. Fitting the rows seen by then, without any proxy, gives 0.002. "
-        "The ProxyProx named is the best of 2."
-    )
-    # The best method without a proxy is what others are compared with.
-    rows = [*ROWS, *curve("Adam", [1.0, 0.6, 0.06, 0.05]), *curve("Nesterov", [1.0, None])]
-    assert "Adam is 0.05 above the optimum. It got as low" in sentences(rows)[0]
-    # A defeat is not hidden.
-    (text,) = sentences(ROWS, main="ProxyProx, 20 GD steps")
-    assert "SGD is 0.1 above the optimum." in text
-    assert "It got as low" not in text
-    (text,) = sentences([*curve("SGD", [1.0, None]), *curve("ProxyProx", [1.0, -1e-16])])
-    assert "“ProxyProx” is at the optimum to rounding; SGD broke off." in text
-    for rows in (curve("SGD", [1.0, 0.1]), curve("ProxyProx", [1.0, None])):
-        assert sentences(rows) == []
-    (text,) = sentences(curve("AuxMom", [1.0, 0.5], panel="Two words"), main="AuxMom")
-    assert text == "Two words: after 10 target gradients, “AuxMom” is 0.5 above the optimum."
