@@ -25,7 +25,7 @@ APP = Path(proxyprox_app.__file__).parent
 # From the ground up: a module may import from its own layer and from those before it.
 LAYERS = [
     ["_util"],
-    ["problems", "penalties", "corrections", "averaging", "theory", "intervals"],
+    ["problems", "penalties", "corrections", "averaging", "theory"],
     ["result"],
     ["inner", "stopping"],
     ["stepsizes"],

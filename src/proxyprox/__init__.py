@@ -37,7 +37,7 @@ else:
             if name == "__all__" or name in public.__all__:
                 value = globals()[name] = getattr(public, name)
                 return value
-            instead = import_module(f"{__name__}._util.names").found_instead(name, public.__all__)
+            instead = import_module(f"{__name__}._util.text").found_instead(name, public.__all__)
         # Of an AttributeError, `from proxyprox import name` would not show the text.
         importing = instead and sys._getframe(1).f_code.co_name == "_handle_fromlist"
         text = f"module {__name__!r} has no attribute {name!r}{instead}"

@@ -17,8 +17,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util import codec
 from proxyprox._util.arrays import Growing
-from proxyprox._util.codec import read, refuse_damage
-from proxyprox._util.trees import CheckpointError, record_classes, walk
+from proxyprox._util.codec import CheckpointError, read, record_classes, refuse_damage, walk
 from proxyprox._util.validation import file_path, message, positive, whole
 
 __all__ = [

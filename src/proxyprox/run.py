@@ -25,7 +25,7 @@ import numpy as np
 
 import proxyprox.oracle as oracle
 from proxyprox import checkpoint
-from proxyprox._util import trees
+from proxyprox._util import codec
 from proxyprox._util.arrays import (
     Growing,
     Vector,
@@ -36,8 +36,7 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
-from proxyprox._util.codec import describe, differences, library, settings_of
-from proxyprox._util.trees import require_form
+from proxyprox._util.codec import describe, differences, library, require_form, settings_of
 from proxyprox._util.validation import explain_names, file_path, generator, has, message
 from proxyprox.advice import defaults, outcome
 from proxyprox.advice.outcome import Faults, GradientPath
@@ -471,7 +470,7 @@ class Run:
     @property
     def rng(self) -> np.random.Generator:
         """The generator of batches and solvers as it is now, a copy."""
-        return trees.restore_rng(self.state.rng, self.parts.random.generator)
+        return codec.restore_rng(self.state.rng, self.parts.random.generator)
 
     @property
     def start(self) -> Vector:
@@ -818,7 +817,7 @@ class Run:
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
-            if any(paid < 0 for paid in trees.walk(vars(ledger)) if not isinstance(paid, dict)):
+            if any(paid < 0 for paid in codec.walk(vars(ledger)) if not isinstance(paid, dict)):
                 raise ValueError("something in the ledger is negative")
             require_form("state", state, RunState, self.parts.start)
             self._require_valid(state)
@@ -826,7 +825,7 @@ class Run:
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
-            random = trees.restore_rng(state.rng, self.parts.random.generator)
+            random = codec.restore_rng(state.rng, self.parts.random.generator)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self._why["stop"] = " (the rule that the run began with)"
@@ -910,7 +909,7 @@ class Run:
     @property
     def state_classes(self) -> list[type]:
         """The dataclasses in the states of the method and of the step size."""
-        return trees.record_classes(self.state)
+        return codec.record_classes(self.state)
 
     # -- internals --------------------------------------------------------------------------
 
@@ -939,7 +938,7 @@ class Run:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
         saved, own = tree["config"]["stop"], self.stop
         both = isinstance(own, PLANNED) and settings_of(saved)[0] in [
-            *map(trees.class_name, PLANNED)
+            *map(codec.class_name, PLANNED)
         ]
         return checkpoint.rebuild(saved) if self._why["stop"] and both else own
 

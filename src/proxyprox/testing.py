@@ -30,7 +30,7 @@ from proxyprox._util.arrays import (
     rounding,
     to_numpy,
 )
-from proxyprox._util.trees import walk
+from proxyprox._util.codec import walk
 from proxyprox._util.validation import has
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.inner.base import InnerResult, Subproblem, needs_of

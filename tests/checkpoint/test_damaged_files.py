@@ -18,7 +18,7 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util import codec
-from proxyprox._util.trees import class_name
+from proxyprox._util.codec import class_name
 
 RAN: list[int] = []
 

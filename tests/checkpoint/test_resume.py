@@ -19,7 +19,7 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util import codec
-from proxyprox._util.trees import walk
+from proxyprox._util.codec import walk
 
 SCRIPT = """
 import json, os, random, signal, sys, time

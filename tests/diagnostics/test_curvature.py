@@ -19,8 +19,7 @@ from proxyprox.diagnostics.curvature import (
     strong_convexity,
 )
 from proxyprox.diagnostics.sampling import MeteredTarget, noise_level
-from proxyprox.intervals import Interval
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 
 
 def symmetric(rng, size):

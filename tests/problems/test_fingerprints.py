@@ -7,9 +7,10 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
-from proxyprox._util.digests import digest, fingerprint
+from proxyprox._util.arrays import digest
 from proxyprox.problems import MixedProxy, Regularized, ScaledProxy
 from proxyprox.problems.combination import PairedLoss, Tilted
+from proxyprox.problems.identity import fingerprint
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)

@@ -1,1 +1,1 @@
-"""What every part needs and no user touches: arrays, checks, files, signals, digests."""
+"""What every part needs and no user touches: arrays, checks, files, signals, texts."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import hashlib
 import itertools
 import math
 import operator
@@ -389,3 +390,21 @@ def thread_count() -> int:
     """Return how many threads may compute at once: the cores, or what OMP_NUM_THREADS allows."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return min(core_count(), int(limit)) if limit.isdecimal() and int(limit) > 0 else core_count()
+
+
+def digest(*items: Any) -> str:
+    """Return a digest of arrays, sparse matrices, numbers and texts, in their order."""
+    state: Any = hashlib.blake2b(digest_size=16)
+    for item in items:
+        arrays = [item] if is_array_api_obj(item) and not isinstance(item, np.generic) else []
+        if scipy.sparse.issparse(item):
+            rows = item.tocsr()
+            state.update(f"sparse {rows.shape}".encode())
+            arrays = [rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)]
+        elif not arrays:
+            state.update(f"{type(item).__name__} {item!r};".encode())
+        for part in map(to_numpy, arrays):
+            state.update(f"{part.dtype.str} {part.shape};".encode())
+            # As bytes, without a copy of what is contiguous already.
+            state.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+    return str(state.hexdigest())

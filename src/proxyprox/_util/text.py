@@ -1,11 +1,12 @@
-"""Text of the user, shown and never obeyed."""
+"""Texts: what a user wrote, shown and never obeyed, and what to write for a name not known."""
 
 from __future__ import annotations
 
-import contextlib
-import math
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 # Characters that act on a terminal, or that make text look like other text: C0 without tab and
 # newline, delete and C1, those that change the direction of writing, and tags.
@@ -46,26 +47,98 @@ def list_names(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + more
 
 
-def without_formula(cell: object) -> object:
-    """Return a cell of a table so that no spreadsheet takes it for a formula.
+def short(value: Any, most: int = 40) -> str:
+    """Return what a value looks like, on one line and cut short."""
+    # An object's address tells nothing.
+    shown = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
+    return shown if len(shown) <= most else shown[: most - 3] + "..."
 
-    Text that begins like a formula gets an apostrophe in front; numbers stay what they are.
 
-    Parameters
-    ----------
-    cell : object
-        A cell or the name of a column.
+# -- names that are not there ----------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> without_formula("=1+1"), without_formula("-1.5"), without_formula("a")
-    ("'=1+1", '-1.5', 'a')
-    """
-    # Spreadsheets compute the wide forms of the signs, too.
-    signs = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
-    if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(signs):
-        return cell
-    with contextlib.suppress(ValueError):
-        if "_" not in cell and math.isfinite(float(cell)):
-            return cell
-    return f"'{cell}"
+# What to write, for names that SciPy, scikit-learn and others use.
+INSTEAD = {
+    ("maxiter", "max_iter", "maxit", "iterations", "n_iter", "max_steps", "num_steps", "epochs"): (
+        "minimize(problem, steps=...)"
+    ),
+    ("maxfun", "maxfev", "max_nfev", "max_evals"): (
+        "minimize(problem, budget=Budget(target_calls=...)), or steps=..."
+    ),
+    ("x0", "x", "w", "start", "init"): "minimize(problem, w0=...)",
+    ("fun", "func", "f", "loss", "target", "value"): (
+        "Problem(target, proxy): the target is its first argument, objective="
+    ),
+    ("surrogate", "cheap", "proxy"): "Problem(target, proxy): the proxy is its second argument",
+    ("jac", "grad", "gradient", "fprime"): "Problem((value, gradient), proxy), a pair of functions",
+    ("hess", "hessp", "hessian"): "a proxy with a hessian or hvp; the target's is not asked for",
+    ("args",): "functions of w alone: Problem(lambda w: f(w, *args), proxy)",
+    ("bounds", "lower", "upper", "box"): "Problem(target, proxy, bounds=(lower, upper))",
+    ("constraints",): "bounds or a penalty, such as Problem(target, proxy, bounds=(lower, upper))",
+    ("penalty", "regularizer", "regularization", "reg", "l1"): (
+        "Problem(target, proxy, penalty=L1(...))"
+    ),
+    ("l2", "alpha", "weight_decay"): "the loss's own l2, as in logistic_regression(X, y, l2=...)",
+    ("options",): "its entries as arguments: steps= for maxiter, tol= or atol= for gtol",
+    ("ftol", "gtol", "xtol", "rtol", "eps", "tolerance"): (
+        "tol= (a share of the first gradient's norm) or atol= (a norm) of minimize"
+    ),
+    ("disp", "verbose"): "minimize(problem, progress=True), or print(result)",
+    ("seed", "random_state"): "rng=",
+    ("lr", "learning_rate", "step_size", "stepsize", "eta"): "method=ProxyProx(eta=...)",
+    ("batch_size",): "the loss's own, as in logistic_regression(X, y, batch_size=...)",
+    (
+        "n_jobs",
+        "workers",
+    ): "Outputs(model, loss, workers=...), or Problem(value, proxy, workers=...)",
+    ("timeout", "jacobian"): "Outputs(model, loss, ...), which takes it",
+    ("maxcor", "memory"): "method=ProxyBFGS(memory=...)",
+    ("scale",): "Problem(target, proxy, scales=...)",
+    ("w0", "method", "steps", "budget", "tol", "atol", "inner", "safeguard"): (
+        "it in minimize(problem, ...), not here"
+    ),
+}
+# SciPy's methods and others', by what is nearest to them here.
+METHODS = {
+    ("lbfgsb", "lbfgs", "bfgs", "cg", "newtoncg", "trustncg", "tnc", "slsqp"): "ProxyBFGS()",
+    ("sgd", "gd", "gradientdescent"): 'SGD(eta="auto")',
+    ("adam", "adamw"): "Adam(0.01)",
+    ("proxyprox",): 'ProxyProx(eta="auto")',
+    ("proxybfgs",): "ProxyBFGS()",
+    ("dane",): 'DANE(eta="auto")',
+}
+
+
+def unknown_argument(called: str, name: str, value: object, known: Sequence[str]) -> TypeError:
+    """Return the error for an argument that a function does not have: what to write instead."""
+    found = next((words for names, words in INSTEAD.items() if name in names), None)
+    close = difflib.get_close_matches(name, known, n=1)
+    found = found or (f"{close[0]}=" if close else "")
+    write = f"Write {found}." if found else f"It takes {', '.join(known)}."
+    return TypeError(f"{called} takes no {name}=, got {short(value)}. {write}")
+
+
+def method_named(name: str) -> str:
+    """Return what to write for a method that is given by its name."""
+    plain = "".join(letter for letter in name.lower() if letter.isalnum())
+    found = next((words for names, words in METHODS.items() if plain in names), None)
+    instead = "" if found is None else f"write method={found}, or "
+    advice = f"{instead}leave it out for what suits the problem."
+    return f"{advice[0].upper()}{advice[1:]}"
+
+
+def found_instead(name: str, names: Iterable[str]) -> str:
+    """Return where a name is that the package does not have itself, or which one is like it."""
+    folder = Path(__file__).parents[1]
+    places = dict.fromkeys(names, folder.name)
+    for path in sorted([*folder.glob("[!_]*.py"), *folder.glob("[!_]*/__init__.py")]):
+        part = path.relative_to(folder).parts[0].removesuffix(".py")
+        if part == name:
+            return ""  # about to be imported
+        # Read, not imported: some parts need libraries that are slow, or not installed.
+        listed = re.search(r"^__all__ = \[([^]]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        for public in re.findall(r'"(\w+)"', listed[1]) if listed else []:
+            places.setdefault(public, f"{folder.name}.{part}")
+    if name in places:
+        return f": import it from {places[name]}"
+    close = difflib.get_close_matches(name, places, n=1)
+    return f": did you mean {places[close[0]]}.{close[0]}?" if close else ""

@@ -8,7 +8,6 @@ import inspect
 import math
 import numbers
 import os
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ import scipy.sparse
 from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util.arrays import Matrix, Vector, namespace, to_numpy
-from proxyprox._util.text import printable
+from proxyprox._util.text import printable, short, unknown_argument
 
 # What each optional capability is called in messages.
 CAPABILITIES = {
@@ -235,13 +234,6 @@ def without_mask(argument: str, value: Any) -> Any:
     return np.asarray(value.data)
 
 
-def short(value: Any, most: int = 40) -> str:
-    """Return what a value looks like, on one line and cut short."""
-    # An object's address tells nothing.
-    shown = re.sub(r" at 0x[0-9A-Fa-f]+", "", " ".join(repr(value).split()))
-    return shown if len(shown) <= most else shown[: most - 3] + "..."
-
-
 def floating(argument: str, value: Any) -> Any:
     """Return an array of float32 or float64, converting whole numbers and booleans."""
     xp = namespace(value)
@@ -339,8 +331,6 @@ def explain_names(function: Callable[Arguments, Returned]) -> Callable[Arguments
     @functools.wraps(function)
     def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
         if unknown := [name for name in kwargs if name not in known]:
-            from proxyprox._util.names import unknown_argument
-
             raise unknown_argument(called, unknown[0], kwargs[unknown[0]], known)
         return function(*args, **kwargs)
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proxyprox._util.arrays import Vector, dtype_name
-from proxyprox._util.names import method_named
+from proxyprox._util.text import method_named
 from proxyprox._util.validation import (
     Words,
     count_words,

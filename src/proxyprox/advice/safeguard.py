@@ -42,7 +42,7 @@ import numpy as np
 import scipy
 
 from proxyprox._util.arrays import Growing, Vector, copy_tree, dot, norm, rounding
-from proxyprox._util.trees import CheckpointError, require_form
+from proxyprox._util.codec import CheckpointError, require_form
 from proxyprox._util.validation import count_words
 from proxyprox.advice.outcome import POLICY as OUTCOME
 from proxyprox.checkpoint import refuse_damage, require_kind

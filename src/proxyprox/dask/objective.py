@@ -20,8 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector
-from proxyprox._util.digests import digest
+from proxyprox._util.arrays import Matrix, Vector, digest
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.dask import tables

@@ -45,7 +45,6 @@ from proxyprox.diagnostics.sampling import (
     stack_rows,
 )
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.intervals import Interval
 from proxyprox.minimization import minimize
 from proxyprox.oracle import MeteredProxy, charge
 from proxyprox.penalties import Box
@@ -58,7 +57,7 @@ from proxyprox.problems.problem import (
     require_problem,
     starting_point,
 )
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 
 # What the steps before an audit are charged as.
 COUNTS = ("target_gradients", "target_samples", "target_values", "target_calls", "cost")

@@ -19,9 +19,9 @@ from proxyprox.advice.audit_policy import AuditPolicy
 from proxyprox.diagnostics.rehearsal import QuadraticModel
 from proxyprox.diagnostics.report import Matrix
 from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
-from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy
 from proxyprox.problems.problem import facts_of
+from proxyprox.result import Interval
 
 Product = Callable[[Vector], Vector]
 

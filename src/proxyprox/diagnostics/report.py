@@ -12,9 +12,8 @@ import numpy as np
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import count_words
 from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
-from proxyprox.intervals import Interval
 from proxyprox.problems import Problem, ScaledProxy, Zero
-from proxyprox.result import Budget, Ledger
+from proxyprox.result import Budget, Interval, Ledger
 
 __all__ = [
     "Audit",

@@ -51,13 +51,12 @@ from proxyprox.diagnostics.sampling import stack_rows
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair
-from proxyprox.intervals import Interval
 from proxyprox.methods import ProxyBFGS
 from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
 from proxyprox.oracle import MeteredProxy, answer_query, charge
 from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 from proxyprox.run import Run
 
 

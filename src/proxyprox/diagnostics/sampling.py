@@ -15,10 +15,9 @@ from proxyprox._util.arrays import Vector, all_finite, copy_array, copy_tree, to
 from proxyprox._util.validation import has
 from proxyprox.diagnostics.report import Bill, Matrix
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.intervals import Interval
 from proxyprox.oracle import Query, as_gradient, price
 from proxyprox.problems import Problem
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 
 
 def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:

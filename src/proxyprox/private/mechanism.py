@@ -18,8 +18,7 @@ import scipy.sparse
 from scipy.special import ndtri
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import BLOCK, Matrix, Vector, from_numpy, to_numpy
-from proxyprox._util.digests import digest
+from proxyprox._util.arrays import BLOCK, Matrix, Vector, digest, from_numpy, to_numpy
 from proxyprox._util.validation import Words, message
 from proxyprox.inner.exact import find_minimum
 from proxyprox.private.accounting import (

@@ -23,9 +23,9 @@ import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, zeros_like
-from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import has, message
 from proxyprox.corrections import Paired
+from proxyprox.problems.identity import combined_fingerprint
 from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
 from proxyprox.problems.protocols import Batch, Facts, Summable, Work
 

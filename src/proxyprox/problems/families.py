@@ -21,7 +21,8 @@ import scipy.sparse
 import scipy.special
 
 from proxyprox._util.arrays import from_numpy, namespace, to_numpy
-from proxyprox._util.validation import AS_NUMBERS, Words, as_list, message, short, without_mask
+from proxyprox._util.text import short
+from proxyprox._util.validation import AS_NUMBERS, Words, as_list, message, without_mask
 
 Array = Any
 

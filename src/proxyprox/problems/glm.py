@@ -22,13 +22,13 @@ from proxyprox._util.arrays import (
     Matrix,
     Vector,
     copy_array,
+    digest,
     dot,
     from_numpy,
     namespace,
     thread_count,
     to_numpy,
 )
-from proxyprox._util.digests import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
 from proxyprox.problems.families import CanonicalFamily, Family, label_array

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import to_numpy
+from proxyprox._util.arrays import digest, to_numpy
 from proxyprox._util.codec import describe, differences
-from proxyprox._util.digests import fingerprint
 from proxyprox.problems.problem import facts_of
 
 
@@ -83,3 +82,16 @@ def _differ(was: Any, now: Any, slack: float = 0.0) -> bool:
         return True
     was, now = np.atleast_1d(was), np.atleast_1d(now)
     return bool((np.abs(was - now) > slack * max(abs(was[0]), abs(now[0]))).any())
+
+
+def fingerprint(loss: Any) -> str | None:
+    """Return a text that only equal losses share, or None if the loss cannot give one."""
+    offered = getattr(loss, "fingerprint", None)
+    given = offered() if callable(offered) else None
+    return None if given is None else str(given)
+
+
+def combined_fingerprint(kind: str, losses: Any, *settings: Any) -> str | None:
+    """Return the fingerprint of a loss made of others, if each of them has one."""
+    parts = [fingerprint(loss) for loss in losses]
+    return None if None in parts else digest(kind, *parts, *settings)

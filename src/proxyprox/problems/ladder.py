@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from proxyprox._util.arrays import Vector
-from proxyprox._util.digests import combined_fingerprint
 from proxyprox._util.validation import Words, has, message
+from proxyprox.problems.identity import combined_fingerprint
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from proxyprox._util import arrays
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Matrix, Vector, to_numpy, zeros_like
-from proxyprox._util.digests import digest
+from proxyprox._util.arrays import Matrix, Vector, digest, to_numpy, zeros_like
 from proxyprox._util.validation import Words, message
 from proxyprox.problems.protocols import Batch, Facts, HessianOf, Summable
 

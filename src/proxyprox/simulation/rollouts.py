@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.digests import digest
+from proxyprox._util.arrays import digest
 from proxyprox._util.validation import Words, message
 from proxyprox.oracle import OutOfBudget
 

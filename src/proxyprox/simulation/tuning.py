@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import Vector, all_finite, dot, norm
-from proxyprox._util.digests import digest
+from proxyprox._util.arrays import Vector, all_finite, digest, dot, norm
 from proxyprox._util.validation import count_words, message
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.inner import Newton

@@ -4,7 +4,7 @@ from proxyprox._util.extras import require
 
 require("sklearn", extra="sklearn", purpose="proxyprox.sklearn")
 
-from proxyprox.intervals import Interval
+from proxyprox.result import Interval
 from proxyprox.sklearn.estimators import (
     ProxyGammaRegressor,
     ProxyLogisticRegression,

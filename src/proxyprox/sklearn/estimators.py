@@ -13,9 +13,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import Words, message
-from proxyprox.intervals import Interval
 from proxyprox.problems.families import Gamma, Linear, Poisson
 from proxyprox.problems.glm import Design
+from proxyprox.result import Interval
 from proxyprox.sklearn import fitting, inference, inputs
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
 from proxyprox.sklearn.policy import INFERENCE

@@ -22,9 +22,9 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import AS_NUMBERS, Words, message
-from proxyprox.intervals import Interval
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
+from proxyprox.result import Interval
 from proxyprox.sklearn.policy import FITTING
 
 Array = Any

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import journal as durable
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import copy_tree
-from proxyprox._util.digests import data_digest
+from proxyprox._util.arrays import copy_tree, digest
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
@@ -666,3 +666,21 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             self.declined.add(row)
         else:
             self.labels[row] = entry["label"]
+
+
+def data_digest(X: Any) -> str:
+    """Return 16 hex digits that other values, another order or another shape would change.
+
+    Parameters
+    ----------
+    X : array, DataFrame or CSR matrix
+        Inputs; their precision and memory layout do not matter.
+    """
+    if scipy.sparse.issparse(X):
+        return digest(X.sorted_indices().astype(np.float64))[:16]
+    X = np.asarray(X)
+    try:
+        return digest(X.astype(np.float64, copy=False))[:16]
+    except (TypeError, ValueError):
+        # Text, which a Pipeline makes numbers of.
+        return digest(repr(X.tolist()))[:16]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import inspect
 import json
+import math
 import os
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
@@ -304,3 +306,34 @@ def command_line(context: typer.Context) -> str:
             words += [parameter.opts[0]] if parameter.param_type_name == "option" else []
             words += [] if getattr(parameter, "is_flag", False) else [str(context.params[name])]
     return f"{context.command_path} {shlex.join(words)}".rstrip()
+
+
+def without_formula(cell: object) -> object:
+    """Return a cell of a table so that no spreadsheet takes it for a formula.
+
+    Text that begins like a formula gets an apostrophe in front; numbers stay what they are.
+
+    Parameters
+    ----------
+    cell : object
+        A cell or the name of a column.
+
+    Examples
+    --------
+    >>> without_formula("=1+1"), without_formula("-1.5"), without_formula("a")
+    ("'=1+1", '-1.5', 'a')
+    """
+    # Spreadsheets compute the wide forms of the signs, too.
+    signs = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+    if not isinstance(cell, str) or not cell.lstrip(" \xa0").startswith(signs):
+        return cell
+    with suppress(ValueError):
+        if "_" not in cell and math.isfinite(float(cell)):
+            return cell
+    return f"'{cell}"
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """Return 16 hex digits that another content of the file would change."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

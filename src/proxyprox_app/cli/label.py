@@ -91,9 +91,9 @@ def label(
     In an exported table, text that begins with = + - or @ has an apostrophe in front, so that no
     spreadsheet takes it for a formula; numbers stay as they are.
     """
-    from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
+    from proxyprox_app.cli.console import file_digest
     from proxyprox_app.cli.label_pool import add_answers, exported, import_answers, read_pool
     from proxyprox_app.cli.run import parse_kinds
 

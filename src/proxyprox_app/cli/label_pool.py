@@ -58,7 +58,7 @@ class Pool:
 
 def _keys(cells: Any) -> Iterator[tuple[object, ...]]:
     """Yield rows so that those written by different programs compare equal."""
-    from proxyprox._util.text import without_formula
+    from proxyprox_app.cli.console import without_formula
 
     def key(cell: str) -> object:
         with contextlib.suppress(ValueError):

@@ -45,8 +45,8 @@ def predict(
     so that no spreadsheet takes it for a formula. If the table has labels, the predictions are
     compared with them.
     """
-    from proxyprox._util.digests import file_digest
     from proxyprox._util.files import atomic_write_bytes
+    from proxyprox_app.cli.console import file_digest
     from proxyprox_app.study.fit import TableModel
     from proxyprox_app.study.tables import Finding, load_cells
 

@@ -175,8 +175,8 @@ def fit_table(
     command: str,
 ) -> None:
     """Compare models on held-out rows, and write the best."""
-    from proxyprox._util.digests import file_digest
     from proxyprox._util.validation import one_of
+    from proxyprox_app.cli.console import file_digest
     from proxyprox_app.study import fit
     from proxyprox_app.study.columns import raise_fatal
 
@@ -255,7 +255,7 @@ def write_csv(path: Path, rows: list[list[Any]]) -> None:
 
 def csv_text(rows: Iterable[Sequence[Any]], end: str = "\n") -> str:
     """Return rows as CSV whose text no spreadsheet computes."""
-    from proxyprox._util.text import without_formula
+    from proxyprox_app.cli.console import without_formula
 
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator=end)

@@ -7,13 +7,13 @@ digest tells damage; it is no protection against somebody who writes a file on p
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from proxyprox._util.digests import text_digest
 from proxyprox._util.files import atomic_write_bytes
 from proxyprox_app.study.tables import DataError
 
@@ -110,10 +110,14 @@ def write(path: Path, model: dict[str, Any]) -> None:
     atomic_write_bytes(path, text.encode("ascii"))
 
 
+def _digest(model: dict[str, Any]) -> str:
+    text = json.dumps(model, allow_nan=False).encode()
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+
 def seal(model: dict[str, Any]) -> str:
     """Return the text of a file: the model, and a digest of it by which damage is noticed."""
-    digest = text_digest(json.dumps(model, allow_nan=False))
-    return json.dumps({"digest": digest, **model}, separators=(",", ":"))
+    return json.dumps({"digest": _digest(model), **model}, separators=(",", ":"))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -140,7 +144,7 @@ def read(path: Path) -> dict[str, Any]:
         if not isinstance(model, dict) or model.get("format") != FORMAT:
             got = model.get("format") if isinstance(model, dict) else model
             raise ValueError(f"its format is {str(got)[:40]!r}, not {FORMAT!r}")
-        if model.pop("digest", None) != text_digest(json.dumps(model, allow_nan=False)):
+        if model.pop("digest", None) != _digest(model):
             raise ValueError("it differs from its own digest, so it was damaged or changed")
         json.dumps(model, ensure_ascii=False).encode()  # no half of a character
         return _checked(model)
