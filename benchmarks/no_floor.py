@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
 import proxyprox as pp
+from examples.finite_sums import PAGE, SAGA
 from experiments import datasets
 from experiments.records import write_record
 from experiments.report.figures import styles
@@ -102,6 +103,13 @@ def run_method(method: Any, *, mean: bool = False) -> Callable[..., dict[float, 
     return run
 
 
+def run_page(eta: float) -> Callable[..., dict[float, float]]:
+    def run(table: Table, batch: int, seed: int) -> dict[float, float]:
+        return run_method(PAGE(eta, batch / table.rows))(table, batch, seed)
+
+    return run
+
+
 def run_lbfgs(table: Table, batch: None, seed: int) -> dict[float, float]:
     watch, target = Watch(table), table.target
 
@@ -133,13 +141,13 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
         "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
         "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),
         "SVRP auto": [(f"batch {b}", b, run_method(pp.SVRP())) for b in batches],
-        "PAGE": grid(lambda x: run_method(pp.methods.PAGE(x)), reduced),
+        "PAGE": grid(run_page, reduced),
         "L-BFGS": [("memory 20", None, run_lbfgs)],
         "ProxyBFGS": [("", None, run_method(pp.ProxyBFGS()))],
     }  # fmt: skip
     if small:
         sizes = (0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0)
-        found["SAGA"] = grid(lambda x: run_method(pp.methods.SAGA(x)), sizes, (1,))
+        found["SAGA"] = grid(lambda x: run_method(SAGA(x)), sizes, (1,))
     return found
 
 

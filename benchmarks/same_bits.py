@@ -170,7 +170,6 @@ SAMPLED = {
     "AuxMVR": ("AuxMVR", {"a": 0.3, "eta": 2.0}),
     "SVRP": ("SVRP", {"eta": 2.0, "p": 0.2}),
     "SVRP auto": ("SVRP", {"p": 0.2}),
-    "PAGE": ("PAGE", {"eta": 2.0, "p": 0.2}),
 }
 EXACT = {
     "default": (None, {}),
@@ -229,11 +228,6 @@ def product() -> None:
 
 
 product()
-
-
-@case("sampled, SAGA")
-def _() -> Any:
-    return run(sampled(batch_size=1), method=by_name("SAGA")(2.0), steps=40)
 
 
 @case("sampled, one row, default")

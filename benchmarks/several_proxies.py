@@ -30,7 +30,7 @@ LEVELS = (1e-2, 5e-3)
 FOLDER = "docs/results/several_proxies"
 CODE = [
     "src/proxyprox/problems/several.py", "src/proxyprox/problems/parametric.py",
-    "src/proxyprox/methods/ladder.py", "src/proxyprox/methods/quasi_newton.py",
+    "src/proxyprox/learning.py", "src/proxyprox/methods/quasi_newton.py",
 ]  # fmt: skip
 
 

@@ -157,18 +157,11 @@ CASES = {
     "a target without labels": (
         lambda: solve(pp.logistic_regression(X), method=None),
         ValueError, ["y", "None", "Give y", "tell(observations=...)"]),
-    "samples not counted": (
-        lambda: unpaid(plain_target(everything=lambda: None), method=pp.methods.SAGA(0.1)),
-        TypeError, ["SAGA", "samples(batch)", "samples=len"]),
-    "several rows for SAGA": (
-        lambda: solve(pp.linear_regression(X, Y, batch_size=2), method=pp.methods.SAGA(0.1)),
-        ValueError, ["SAGA", "2 rows", "batch_size=1", "draw one row in sample"]),
     "two points, asked once": (
         lambda: solve(Robot(), method=pp.ProxyProx(0.1, correction=pp.corrections.Storm(0.1))),
         TypeError, ["not repeatable", "correction=Plain() or EMA(0.1)"]),
     "eta of SGD": (lambda: pp.SGD(-1), ValueError, ["eta", "-1", "Leave eta out"]),
     "eta of Adam": (lambda: pp.Adam(True), TypeError, ["eta", "True", "0.01"]),
-    "eta of SAGA": (lambda: pp.methods.SAGA(0), ValueError, ["eta", "0", "μ/(16 δ_B²)"]),
     "eta of SVRP": (lambda: pp.SVRP(0), ValueError, ["eta", "0", "√p/(4 δ_B)"]),
     "eta infinite": (lambda: pp.SGD(math.inf), ValueError, ["eta", "inf", "finite"]),
     "eta measured": (lambda: pp.Adam("auto"), ValueError, ["eta", "auto", "SGD()"]),

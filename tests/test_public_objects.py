@@ -99,8 +99,6 @@ def core():
         pp.inner.StochasticGradient: {"steps": 5},
         pp.Adam: half,
         pp.SVRP: {"p": 0.5},
-        pp.methods.PAGE: {**half, "p": 0.5},
-        pp.methods.SAGA: half,
         pp.methods.AuxMom: {"a": 0.5},
         pp.methods.AuxMVR: {"a": 0.5},
         pp.stopping.Convex: {"steps": 10},

@@ -12,6 +12,7 @@ import pytest
 import proxyprox as pp
 from accelerated_sliding import AcceleratedSliding
 from fedred import FedRed
+from finite_sums import PAGE
 from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
 from proxyprox.stopping import AllOf, AnyOf
 from spam import SPAM
@@ -62,9 +63,7 @@ METHODS = {
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
     "SVRP": Case(pp.SVRP(eta=4.0, p=0.3)),
     "SVRP auto": Case(pp.SVRP(p=0.3)),
-    "PAGE": Case(pp.methods.PAGE(eta=4.0, p=0.3)),
-    # Its target is a sum of rows: tests/methods/test_variance_reduced.py has one.
-    "SAGA": Case(pp.methods.SAGA(eta=4.0)),
+    "PAGE": Case(PAGE(eta=4.0, p=0.3)),
     "SPAM": Case(SPAM(8.0)),
     "FedRed": Case(FedRed(eta=4.0, p=0.1)),
     "StabilizedDANE": Case(StabilizedDANE(0.25, mu=MU), steps=20),
@@ -172,8 +171,6 @@ def combinations() -> dict[tuple[str, str, str], bool]:
     """
     found = {}
     for number, (name, case) in enumerate(METHODS.items()):
-        if isinstance(case.method, pp.methods.SAGA):
-            continue
         solvers = [solver for solver, inner in INNERS.items() if suits(case.method, inner)]
         always = {
             (solvers[(3 * number + turn) % len(solvers)], BACKENDS[turn % 2]) for turn in range(3)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from finite_sums import PAGE, SAGA
 from proxyprox import theory
 
 SEEDS = 8
@@ -98,7 +99,7 @@ def test_saga(seed):
     eta = min(1 / (2 * known["delta"]), known["mu"] / (16 * known["apart"] ** 2))
     found = pick(known, "B", "samples", "table", "delta", "mu")
     bound = theory.saga_guarantee(eta=eta, steps=40, delta_B=known["apart"], **found)
-    assert_below(losses(problem, best, 40, pp.methods.SAGA(eta))[:, 0], bound)
+    assert_below(losses(problem, best, 40, SAGA(eta))[:, 0], bound)
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_page(seed):
     problem, best, known = sum_of_squares(seed)
     p, steps = (0.1, 0.4)[seed % 2], 20
     eta = min(1 / (4 * known["delta"]), math.sqrt(p / 24 / (1 - p)) / known["delta_B"])
-    found = losses(problem, best, steps, pp.methods.PAGE(eta, p=p))
+    found = losses(problem, best, steps, PAGE(eta, p=p))
     call = {"eta": eta, "steps": steps, "p": p, **pick(known, "initial_gap", "delta", "delta_B")}
     assert_below(found[:, 0], theory.page_guarantee(mu=known["mu"], **call))
     assert_below(found[:, 1], theory.page_guarantee(**call))

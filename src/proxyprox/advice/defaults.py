@@ -27,9 +27,8 @@ from proxyprox.averaging import Averaging
 from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
-from proxyprox.learning import proxy_for
+from proxyprox.learning import Nested, proxy_for
 from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
-from proxyprox.methods.ladder import Nested
 from proxyprox.methods.mapping import maps_outputs
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero

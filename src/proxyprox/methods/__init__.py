@@ -2,13 +2,12 @@
 
 from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request, State
 from proxyprox.methods.mapping import ManifoldMapping
-from proxyprox.methods.proxyprox import DANE, AuxMom, AuxMVR, ProxyProx
+from proxyprox.methods.proxyprox import DANE, SVRP, AuxMom, AuxMVR, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.methods.sgd import SGD, Adam, Momentum
-from proxyprox.methods.variance_reduced import PAGE, SAGA, SVRP
 
 __all__ = [
-    "DANE", "PAGE", "SAGA", "SGD", "SVRP", "Adam", "Answers", "AuxMVR",
+    "DANE", "SGD", "SVRP", "Adam", "Answers", "AuxMVR",
     "AuxMom", "Defaults", "ManifoldMapping", "Method", "Momentum", "OuterStep", "ProxyBFGS",
     "ProxyProx", "Request", "State",
 ]  # fmt: skip

@@ -12,11 +12,36 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, to_numpy
 from proxyprox._util.validation import message
-from proxyprox.problems.policy import ParametricPolicy
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts, Secant
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ParametricPolicy:
+    """What the parameters of a proxy are fitted by; benchmarks/several_proxies.py set it.
+
+    Attributes
+    ----------
+    answers : int
+        The target's last answers that are fitted to.
+    moved, leap : float
+        The relative changes of a parameter for which the proxy is made anew, and for which its new
+        minimum is worth a look.
+    singular, blind : float
+        A direction of relative singular value below the first was not seen; a parameter of which
+        more than the second lies in such directions is undetermined.
+    broken : float
+        The misfit of a model that is not finite.
+    """
+
+    answers: int = 6
+    moved: float = 1e-3
+    leap: float = 0.05
+    singular: float = 1e-6
+    blind: float = 1e-3
+    broken: float = 1e6
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,7 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     if isinstance(given, (list, dict)) and not target:
         return _as_several(given, numeric)
     if isinstance(given, Problem) and not target:
-        from proxyprox.problems.ladder import Ladder
+        from proxyprox.problems.several import Ladder
 
         return Ladder(given)
     if isinstance(given, tuple) and len(given) == 2 and callable(given[1]):

@@ -30,9 +30,9 @@ from typing import Any
 import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, to_numpy
-from proxyprox._util.validation import has, message
+from proxyprox._util.validation import Words, has, message
 from proxyprox.problems.combination import MixedProxy
-from proxyprox.problems.policy import SeveralPolicy
+from proxyprox.problems.identity import combined_fingerprint
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.protocols import Facts, Secant
 from proxyprox.problems.quadratic import Zero
@@ -42,6 +42,36 @@ Array = np.ndarray[Any, Any]
 SAME = 1e-10
 # Returns a proxy as the run asks it, counted under its name.
 Meter = Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True)
+class SeveralPolicy:
+    """What the weights of several proxies are fitted by.
+
+    benchmarks/several_proxies.py set it on mushrooms and generated tables
+    (docs/results/several_proxies).
+
+    Attributes
+    ----------
+    ridge : float
+        The price of a squared weight, in units of the median proxy's squared secants.
+    share : float
+        A proxy that explains a smaller share of the secants gets the weight 0: a stiff useless one
+        costs tens of rounds even at a hundredth.
+    fade : float
+        What an exact secant counts one round later, and one of a batch at the next one.
+    explained : tuple of float
+        The least share of the secants that weights above zero explain, and those that are worth a
+        look at the combination's minimum.
+    alike : float
+        The least share of the target's first gradient that proxies of the same slope explain.
+    """
+
+    ridge: float = 0.1
+    share: float = 0.1
+    fade: tuple[float, float] = (0.8, 0.97)
+    explained: tuple[float, float] = (0.3, 0.5)
+    alike: float = 0.8
 
 
 @dataclass(frozen=True)
@@ -231,3 +261,47 @@ def nonnegative_fit(gram: Array, right: Array) -> Array:
     values, vectors = np.linalg.eigh(gram + 1e-9 * np.trace(gram) * np.eye(len(gram)))
     root = np.sqrt(np.maximum(values, 1e-300))
     return np.asarray(nnls((vectors * root).T, (vectors.T @ right) / root)[0])
+
+
+class Ladder:
+    """The medium model of a problem, as the proxy of a finer one.
+
+    Its subproblems are solved as the problem would be: with few gradients of the medium model, by
+    leaning on the coarse one. If a Hessian is asked for, it is the coarse one's, corrected by the
+    changes of the medium gradients that are known already.
+
+    Parameters
+    ----------
+    problem : Problem
+        The medium model, whose gradients are exact, and its proxy.
+    """
+
+    def __init__(self, problem: Any) -> None:
+        medium, self.coarse = problem.objective, problem.proxy
+        exact = getattr(medium, "exact", False) or has(medium, "everything")
+        if not (exact and has(medium, "value")) or problem.penalty is not None:
+            got = Words(f"a Problem of a {type(medium).__name__}")
+            allowed = "one whose objective has values and full gradients, without a penalty"
+            raise TypeError(message("proxy", got, allowed, "Give penalty and bounds to the outer."))
+        self.medium, self.dim, self.value = medium, problem.dim, medium.value
+        for name in ("hvp", "smoothness", "strong_convexity", "cost", "evaluations"):
+            if getattr(medium, name, None) is not None:
+                setattr(self, name, getattr(medium, name))
+        self.levels = (medium, *(facts_of(self.coarse).levels or (self.coarse,)))
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return the medium model's gradient."""
+        medium = self.medium
+        batch = medium.everything() if has(medium, "everything") else None
+        answer: Vector = medium.gradient(w, batch)
+        return answer
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the medium model, and its helper."""
+        known = replace(facts_of(self.medium), work=None, sampled_hessian=None, rows=None)
+        return replace(known, helper=self.coarse, levels=self.levels)
+
+    def fingerprint(self) -> str | None:
+        """Return a text that only equal ladders share."""
+        return combined_fingerprint("ladder", self.levels)
