@@ -214,9 +214,9 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     whole = pp.minimize(same, np.zeros(3), **options)
     assert resumed.w.tobytes() == whole.w.tobytes()
     # All but the seconds, and what a step that was broken off had asked of the proxy.
-    unequal = [-4, -3] if where == "proxy" else [-3]
-    rows = [np.delete(result.trace.to_array(), unequal, axis=1) for result in (resumed, whole)]
-    assert rows[0].tobytes() == rows[1].tobytes()
+    unequal = {"seconds": 0.0} | ({"proxy_gradients": 0} if where == "proxy" else {})
+    rows = [repr([row._replace(**unequal) for row in result.trace]) for result in (resumed, whole)]
+    assert rows[0] == rows[1]
     rest = {p.name for p in folder.iterdir() if p.suffix in (".part", ".lock")}
     assert rest == set()
 

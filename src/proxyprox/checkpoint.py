@@ -17,13 +17,12 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 
 from proxyprox._util import codec
 from proxyprox._util.arrays import Growing
-from proxyprox._util.codec import CheckpointError, read, record_classes, refuse_damage, walk
+from proxyprox._util.codec import CheckpointError, read, record_classes, refuse_damage, save, walk
 from proxyprox._util.validation import file_path, message, positive, whole
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "name_file_in_errors",
-    "other_run_error", "read", "read_answer", "rebuild", "refuse_damage", "require_kind",
-    "resume", "save",
+    "other_run_error", "read", "rebuild", "refuse_damage", "require_kind", "resume", "save",
 ]  # fmt: skip
 
 
@@ -36,8 +35,8 @@ class Checkpoint:
     schedule for eta, is compared by its module and name. Losses are compared by their
     ``fingerprint()``; of those without one, such as plain functions, only the target's value and
     the proxy's gradient at the start are compared: a target that differs elsewhere, or has no
-    value, is not noticed. A save appends to the file, costs the same at every step, and is lost
-    alone if the machine stops in the middle of it. The file is also written when the run ends for
+    value, is not noticed. A save replaces the file, whole or not at all: one that is cut short
+    leaves the save before it. The file is also written when the run ends for
     any reason: an error, Ctrl-C, SIGTERM or SIGHUP. One run writes it at a time: a second one is
     refused before anything is paid.
 
@@ -71,7 +70,6 @@ class Checkpoint:
     every_seconds: float | None = None
     _saved_at: float = field(default=0.0, init=False, repr=False, compare=False)
     _took: float = field(default=0.0, init=False, repr=False, compare=False)
-    _writer: codec.Writer | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the path and both intervals."""
@@ -97,10 +95,8 @@ class Checkpoint:
 
     def save(self, run: Any) -> None:
         """Write the run to the file."""
-        if self._writer is None or self._writer.path != os.fspath(self.path):
-            self._writer = codec.Writer(os.fspath(self.path))
         begun = time.monotonic()
-        self._writer.save(run.state_dict())
+        save(self.path, run.state_dict())
         self._saved_at = time.monotonic()
         self._took = self._saved_at - begun
 
@@ -108,11 +104,6 @@ class Checkpoint:
 def as_checkpoint(given: Any) -> Checkpoint | None:
     """Accept a Checkpoint or a path."""
     return given if given is None or isinstance(given, Checkpoint) else Checkpoint(given)
-
-
-def save(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
-    """Write a state to a file of its own, whole or not at all."""
-    codec.Writer(os.fspath(path)).save(tree)
 
 
 def resume(path: str | os.PathLike[str], run: Any) -> None:
@@ -147,38 +138,6 @@ def other_run_error(differences: list[str]) -> CheckpointError:
         f"it belongs to another run: {'; '.join(differences)}. "
         "Give the same arguments to resume it, or another path to start again."
     )
-
-
-def read_answer(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the last iterate, or the average kept, and the ledger in a checkpoint.
-
-    The file may be of this version or of the one before.
-
-    Parameters
-    ----------
-    path : path-like
-        The file; it need not fit any problem.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np
-    >>> from proxyprox import Problem, ProxyProx, Quadratic, Run
-    >>> problem = Problem(Quadratic(np.eye(2)), Quadratic(np.eye(2)))
-    >>> run = Run(problem, np.ones(2), method=ProxyProx(1.0))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run.save(f"{folder}/run")
-    ...     w, ledger = read_answer(f"{folder}/run")
-    >>> w, ledger["target_gradients"]
-    (array([1., 1.]), 0)
-    """
-    with name_file_in_errors(path), refuse_damage():
-        (payload,) = read(path, (codec.HEADER, *codec.EARLIER)).payloads[-1:]
-        tree = codec.Loose(None, ()).tree(payload)
-        run = tree.get("run", tree)
-        held = run["state"] if "method" in run["state"] else run
-        state, average = held.get("method", held.get("state")), held.get("average")
-        return state["w"] if average is None else average, dict(run["ledger"])
 
 
 # Modules of the methods, solvers, rules, averages, corrections and step sizes of a run.

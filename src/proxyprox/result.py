@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -201,30 +202,15 @@ class Trace:
         none, flags = [held is None for held in entries], np.array(entries, dtype=bool)
         return np.ma.array(flags, mask=none) if any(none) else flags
 
-    def to_array(self) -> np.ndarray[Any, Any]:
-        """Return all columns as one float64 matrix."""
-        return np.array(self.rows, dtype=np.float64).reshape(-1, len(StepRecord._fields))
-
 
 class Status(Enum):
-    """How a run ended; the value is the sentence a user reads.
-
-    ``success`` tells whether it ended as asked.
-    """
-
-    success: bool
-
-    def __new__(cls, sentence: str, success: bool = False) -> Status:
-        """Return a member whose value is the sentence."""
-        member = object.__new__(cls)
-        member._value_, member.success = sentence, success
-        return member
+    """How a run ended; the value is the sentence a user reads."""
 
     RUNNING = "The run has not ended."
-    STEPS_DONE = "All the requested outer steps were taken.", True
-    BUDGET_SPENT = "The budget is spent: the next step would exceed it.", True
-    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop.", True
-    CONVERGED = "The gradient is below the tolerance, or at the level of rounding.", True
+    STEPS_DONE = "All the requested outer steps were taken."
+    BUDGET_SPENT = "The budget is spent: the next step would exceed it."
+    STOPPED_BY_CALLBACK = "A callback or an observer asked to stop."
+    CONVERGED = "The gradient is below the tolerance, or at the level of rounding."
     STALLED = (
         "No further decrease was found, though the gradient is above the tolerance: the target's "
         "rounding or noise is reached, or its gradient does not fit its values."
@@ -248,6 +234,11 @@ class Status(Enum):
         "an inner solver that may take more steps, or a looser rule should help."
     )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
+
+    @property
+    def success(self) -> bool:
+        """Whether the run ended as asked."""
+        return self.name in ("STEPS_DONE", "BUDGET_SPENT", "STOPPED_BY_CALLBACK", "CONVERGED")
 
 
 # Largest over smallest number of a figure from which on its axis is logarithmic.
@@ -339,15 +330,12 @@ class Result:
         """Whether the run ended as asked."""
         return self.status.success
 
-    @property
-    def x(self) -> Vector:
-        """The answer ``w``."""
-        return self.w
-
-    @property
-    def nit(self) -> int:
-        """Outer steps taken."""
-        return self.steps
+    x = property(attrgetter("w"), doc="The answer ``w``.")
+    nit = property(attrgetter("steps"), doc="Outer steps taken.")
+    njev = property(
+        attrgetter("ledger.target_gradients"),
+        doc="Gradients of the target, full or of a batch, one for each point asked about.",
+    )
 
     @property
     def nfev(self) -> int:
@@ -357,11 +345,6 @@ class Result:
         by differences, every call of the function counts.
         """
         return self.ledger.target_calls or self.ledger.value_calls
-
-    @property
-    def njev(self) -> int:
-        """Gradients of the target, full or of a batch, one for each point asked about."""
-        return self.ledger.target_gradients
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the target's loss against the target gradients that were paid for.
@@ -389,20 +372,19 @@ class Result:
         if ax is None:
             ax = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")[1]
             ax.xaxis.get_major_locator().set_params(integer=True)
-        # The colour of this package's methods in every figure.
-        blue = "#0072B2"
-        paid, losses = self.trace["target_gradients"], self.trace["value"]
-        losses = np.where(np.isfinite(losses), losses, math.nan)
-        known = bool(np.isfinite(losses).any())
+        paid, values = self.trace["target_gradients"], self.trace["value"]
+        losses = np.where(np.isfinite(values), values, math.nan)
+        known, blue = bool(np.isfinite(losses).any()), "#0072B2"
+        drawn = np.fmin.accumulate(losses) if known else self.trace["gradient"]
+        label = (
+            "the target's loss"
+            if known
+            else "norm of the target's gradient\n(no step knows the loss)"
+        )
+        ax.plot(paid, drawn, "-" if known else ".-", color=blue, label="lowest so far")
         if known:
-            drawn, label = np.fmin.accumulate(losses), "the target's loss"
             ax.plot(paid, losses, "o", color=blue, alpha=0.35, markersize=4, label="each point")
-            ax.plot(paid, drawn, color=blue, label="lowest so far")
             ax.legend(frameon=False)
-        else:
-            drawn = self.trace["gradient"]
-            label = "norm of the target's gradient\n(no step knows the loss)"
-            ax.plot(paid, drawn, ".-", color=blue, linewidth=0.8)
         finite = drawn[np.isfinite(drawn)]
         low, high = finite.min(initial=math.inf), finite.max(initial=-math.inf)
         if 0 < low <= high / WIDE:
@@ -418,48 +400,45 @@ class Result:
         return ax
 
     def __str__(self) -> str:
-        paid = self.ledger
-        counts = {
-            "gradient": paid.proxy_gradients,
-            "sampled gradient": paid.proxy_sampled_gradients,
-            "value": paid.proxy_values,
-            "Hessian product": paid.proxy_hvps,
-            "Hessian": paid.proxy_hessians,
-            "closed-form solve": paid.proxy_solves,
-        }
-        used = [count_words(count, name) for name, count in counts.items() if count]
-        held = [row.held for row in self.trace if row.held is not None]
-        rule = (
-            f" (inner rule held in {sum(held):,} of {len(held):,})" if held else " (no inner rule)"
+        paid, guard = self.ledger, self.safeguard
+        used = _counted(
+            {
+                "gradient": paid.proxy_gradients,
+                "sampled gradient": paid.proxy_sampled_gradients,
+                "value": paid.proxy_values,
+                "Hessian product": paid.proxy_hvps,
+                "Hessian": paid.proxy_hessians,
+                "closed-form solve": paid.proxy_solves,
+            }
         )
-        loss = "{:.6g} at the start, {:.6g} at the end"
-        target = {
-            "gradient": paid.target_gradients,
-            "sample": paid.target_samples,
-            "value": paid.target_values or None,
-            "function call": paid.target_calls or None,
-        }
-        checks = () if self.safeguard is None else map(str, self.safeguard.checks)
-        uses = "" if self.safeguard is None else self.safeguard.use_of_samples
+        target = {"value": paid.target_values, "function call": paid.target_calls}
+        bought = [
+            count_words(paid.target_gradients, "gradient"),
+            count_words(paid.target_samples, "sample"),
+            *_counted(target),
+        ]
+        held = [row.held for row in self.trace if row.held is not None]
+        rule = f"(inner rule held in {sum(held):,} of {len(held):,})" if held else "(no inner rule)"
+        seconds = f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target"
         rows = {
-            "loss": "" if self.values is None else loss.format(*self.values),
-            "outer steps": f"{self.steps:,}{rule if self.stop and self.steps else ''}",
+            "loss": self.values and "{:.6g} at the start, {:.6g} at the end".format(*self.values),
+            "outer steps": f"{self.steps:,} {rule if self.stop and self.steps else ''}".rstrip(),
             "method": self.method,
-            "target paid": ", ".join(
-                count_words(count, name) for name, count in target.items() if count is not None
-            ),
-            "samples": uses,
+            "target paid": ", ".join(bought),
+            "samples": guard and guard.use_of_samples,
             "proxy used": ", ".join(used) or "nothing",
             "gradients": self.gradients,
-            "seconds": f"{paid.seconds:.3g}, of them {paid.target_seconds:.3g} in the target"
-            + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),
+            "seconds": seconds + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),
             "inner solver": self.inner,
             "inner rule": self.stop,
-            "parameters": "" if self.details is None else str(self.details),
-            "held out": f"\n{'':16}".join(checks),
+            "parameters": self.details and str(self.details),
+            "held out": guard and f"\n{'':16}".join(map(str, guard.checks)),
         }
-        lines = (f"  {name:12}  {text}" for name, text in rows.items() if text)
-        return "\n".join([self.message, *lines])
+        return "\n".join([self.message, *(f"  {name:12}  {x}" for name, x in rows.items() if x)])
+
+
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [count_words(count, name) for name, count in counts.items() if count]
 
 
 class Interval(NamedTuple):

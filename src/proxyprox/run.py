@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
@@ -420,35 +421,12 @@ class Run:
 
     # -- the configuration ------------------------------------------------------------------
 
-    @property
-    def problem(self) -> Problem:
-        """What is minimised."""
-        return self.parts.problem
-
-    @property
-    def method(self) -> Any:
-        """The outer method."""
-        return self.parts.method
-
-    @property
-    def inner(self) -> Any:
-        """The inner solver."""
-        return self.parts.inner
-
-    @property
-    def stop(self) -> Criterion:
-        """When an inner solve is good enough."""
-        return self.parts.stop
-
-    @property
-    def averaging(self) -> Averaging:
-        """Which point is the answer."""
-        return self.parts.averaging
-
-    @property
-    def step_size(self) -> StepSize:
-        """The method's step-size rule."""
-        return self.parts.step_size
+    problem = property(attrgetter("parts.problem"), doc="What is minimised.")
+    method = property(attrgetter("parts.method"), doc="The outer method.")
+    inner = property(attrgetter("parts.inner"), doc="The inner solver.")
+    stop = property(attrgetter("parts.stop"), doc="When an inner solve is good enough.")
+    averaging = property(attrgetter("parts.averaging"), doc="Which point is the answer.")
+    step_size = property(attrgetter("parts.step_size"), doc="The method's step-size rule.")
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -936,7 +914,7 @@ class Run:
 
     def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
         """Return this run's inner rule, or the one that it began with if both were defaults."""
-        saved, own = tree["config"]["stop"], self.stop
+        saved, own = tree["config"]["stop"], self.parts.stop
         both = isinstance(own, PLANNED) and settings_of(saved)[0] in [
             *map(codec.class_name, PLANNED)
         ]

@@ -231,43 +231,36 @@ def _check_anchor(method: Method, steps: int) -> None:
     run = Run(problem, method=method, rng=0, inner=_RandomMoves())
     points: dict[str, Vector] = {"the starting point": run.start}
     moves: list[Vector] = []
-    # The plainest explanation first: momentum or a mean of differences may imitate another point.
-    suspects: list[list[set[str]]] = [[], [], []]
-    # All of a kind so far: a mean of differences holds those of earlier steps, too.
+    # What explains each wrong linear term: the newest change of a kind or, as a mean of differences
+    # holds those of earlier steps, all of them.
+    suspects: dict[int, list[set[str]]] = {1: [], 0: []}
     changes: dict[str, list[Vector]] = collections.defaultdict(list)
-    used, unsubtracted = False, "not subtracted with the weight 1"
+    used = False
     for _ in range(min(steps, 10)):
         query = run.ask()
         w = query.points[0]
         step = run.tell([problem.objective.gradient(p, query.batch) for p in query.points])
         if step.subproblem is not None:
             linear, centre = step.subproblem.linear, step.subproblem.centre
-            known = [gap, *moves, w - centre]
             slack = rounding(w, 1 / 2) * (norm(linear) + norm(gap))
             used = used or _unexplained(linear, moves) > slack
             here = proxy.gradient(w)
             for where, point in {**points, "the centre": centre}.items():
                 changes[f"taken at {where}"].append(here - proxy.gradient(point))
-            changes[unsubtracted].append(here)
-            if _unexplained(linear, known) > slack:
-                tries = (([gap], 1), (known, 1), ([gap], 0))
-                for at, (columns, newest) in enumerate(tries):
-                    found = {
-                        text
-                        for text, past in changes.items()
-                        if (newest or text != unsubtracted)
-                        and _unexplained(linear, [*columns, *past[-newest:]]) <= slack
-                    }
-                    suspects[at].append(found)
+            changes["not subtracted with the weight 1"].append(here)
+            if _unexplained(linear, [gap, *moves, w - centre]) > slack:
+                for newest, found in suspects.items():
+                    fits = [(x, [gap, *past[-newest:]]) for x, past in changes.items()]
+                    found.append({x for x, few in fits if _unexplained(linear, few) <= slack})
         used = used or step.subproblem is None
         moves.append(step.w - w)
         points["the point of the question before"] = w
         points["the iterate before"] = points.pop("the iterate", run.start)
         points["the iterate"] = step.w
     _require(used, f"{name} ignores the target: its linear term holds no gradient that was told.")
-    for named in (set.intersection(*sets) for sets in suspects if sets):
+    remedy = "Use step.proxy.gradient(p) with the point p that ask(state) returned."
+    for named in (set.intersection(*sets) for sets in suspects.values() if sets):
         wrong = f"{name} has a wrong anchor: ∇L̂ is {min(named, default='')}."
-        remedy = "Use step.proxy.gradient(p) with the point p that ask(state) returned."
         _require(not named, f"{wrong} {remedy}")
 
 

@@ -6,10 +6,7 @@ import copy
 import hashlib
 import json
 import os
-import struct
 import tracemalloc
-import zipfile
-import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +14,8 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import checkpoint
-from proxyprox._util import codec
-from proxyprox._util.codec import class_name
 
+HEADER = b"proxyprox checkpoint 8\n"
 RAN: list[int] = []
 
 
@@ -96,18 +92,15 @@ def path(tmp_path):
 
 def parts(path):
     """Return the JSON skeleton and the raw arrays of a file with one save."""
-    skeleton, _, raw = path.read_bytes()[len(codec.HEADER) + 12 : -16].partition(b"\n")
+    skeleton, _, raw = path.read_bytes()[len(HEADER) : -16].partition(b"\n")
     return json.loads(skeleton), raw
 
 
-def written(path, skeleton, raw=b"", *, length=None):
-    """Write a file with one save, as the format is described."""
+def written(path, skeleton, raw=b""):
+    """Write a file as the format is described."""
     text = skeleton if isinstance(skeleton, bytes) else json.dumps(skeleton).encode()
     payload = text + b"\n" + raw
-    head = struct.pack("<Q", len(payload) if length is None else length)
-    frame = head + struct.pack("<I", zlib.crc32(head)) + payload
-    digest = hashlib.blake2b(frame, digest_size=16).digest()
-    path.write_bytes(b"proxyprox checkpoint 7\n" + frame + digest)
+    path.write_bytes(HEADER + payload + hashlib.blake2b(payload, digest_size=16).digest())
 
 
 def test_the_format_is_as_described(path):
@@ -118,38 +111,25 @@ def test_the_format_is_as_described(path):
     assert pp.Run.load(path, problem()).steps == 3
 
 
-@pytest.mark.parametrize("part", range(30))
-def test_truncated(path, part):
+def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
     data = path.read_bytes()
-    path.write_bytes(data[: len(data) * part // 30])
-    refused(path)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"hello", b"PK\x03\x04", b"\x00" * 10_000, b"{}", b"\x80", codec.HEADER]
-)
-def test_not_a_checkpoint(tmp_path, content):
-    (tmp_path / "run").write_bytes(content)
-    refused(tmp_path / "run")
-
-
-def test_a_folder_a_missing_file_and_a_pipe(tmp_path):
-    for make in (lambda p: p.mkdir(), lambda p: None, os.mkfifo):
-        path = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        make(path)
+    contents = [data[: len(data) * part // 10] for part in range(10)]
+    for content in [*contents, b"hello", b"PK\x03\x04", b"\x00" * 10_000, b"{}", b"\x80", HEADER]:
+        path.write_bytes(content)
         refused(path)
+    for make in (lambda p: p.mkdir(), lambda p: None, os.mkfifo):
+        place = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        make(place)
+        refused(place)
     with pytest.raises(TypeError, match="path"):
         pp.Run.load(None, problem())
 
 
 def test_files_of_other_versions_say_what_to_do(tmp_path):
-    with zipfile.ZipFile(tmp_path / "old", "w") as archive:
-        archive.writestr("state.json", "{}")
-    with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
-        pp.Run.load(tmp_path / "old", problem())
-    (tmp_path / "new").write_bytes(b"proxyprox checkpoint 2\nwhatever")
-    with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
-        pp.Run.load(tmp_path / "new", problem())
+    for content in (b"PK\x03\x04", b"proxyprox checkpoint 7\nwhatever"):
+        (tmp_path / "old").write_bytes(content)
+        with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
+            pp.Run.load(tmp_path / "old", problem())
 
 
 def test_a_refused_file_is_left_alone(path):
@@ -157,27 +137,13 @@ def test_a_refused_file_is_left_alone(path):
     path.write_bytes(data)
     with pytest.raises(pp.CheckpointError, match="damaged"):
         pp.minimize(
-            problem(),
-            np.ones(3),
-            method=pp.methods.AuxMVR(a=0.3, eta=0.5),
-            steps=5,
+            problem(), np.ones(3), method=pp.methods.AuxMVR(a=0.3, eta=0.5), steps=5,
             checkpoint=path,
-        )
+        )  # fmt: skip
     assert path.read_bytes() == data
 
 
 # -- mutations -------------------------------------------------------------------------------------
-
-
-def grown(path, saves=6):
-    """Save a run again and again into one file; return the states, and where each save ends."""
-    run, saver = started(0), pp.Checkpoint(path, every_steps=1)
-    states, ends = [], []
-    for _ in range(saves):
-        saver.save(advance(run, 2))
-        states.append(bits(run))
-        ends.append(path.stat().st_size)
-    return states, ends
 
 
 def mutated(data, rng):
@@ -206,54 +172,15 @@ def mutated(data, rng):
     return bytes(data)
 
 
-def loaded(path):
-    """Return what a file loads to, or None if it is refused."""
-    try:
-        return bits(pp.Run.load(path, problem()))
-    except pp.CheckpointError:
-        return None
-
-
-def test_a_mutated_file_is_refused_or_an_earlier_save(tmp_path):
-    path = tmp_path / "run"
-    states, _ = grown(path)
+def test_a_mutated_file_is_refused(path):
     data, rng = path.read_bytes(), np.random.default_rng(0)
-    found = []
     for _ in range(int(os.environ.get("PROXYPROX_MUTATIONS", "150"))):
-        path.write_bytes(mutated(data, rng))
-        found.append(loaded(path))
-    assert set(found) <= {None, *states}
-    assert found.count(None) > len(found) / 4
+        changed = mutated(data, rng)
+        path.write_bytes(changed)
+        if changed != data:
+            with pytest.raises(pp.CheckpointError):
+                pp.Run.load(path, problem())
     assert not RAN
-
-
-def test_frames_are_neither_dropped_nor_swapped_nor_taken_from_elsewhere(tmp_path):
-    path, other = tmp_path / "run", tmp_path / "other"
-    states, ends = grown(path)
-    data = path.read_bytes()
-    grown(other, 5)
-    starts = [len(codec.HEADER), *ends]
-    frames = [data[a:b] for a, b in zip(starts, ends, strict=False)]
-    header = codec.HEADER
-    for order in ([1, 0], [0, 2], [0, 2, 1], [0, 0], [1], [0, 1, 1, 2]):
-        path.write_bytes(header + b"".join(frames[at] for at in order))
-        assert loaded(path) is None, order
-    path.write_bytes(header + b"".join(frames[:3]))
-    assert loaded(path) == states[2]
-
-
-# Zeros over less than the 16 bytes of a digest are damage, not a save that was cut short.
-@pytest.mark.parametrize(
-    ("zeros", "lost"),
-    [*((False, lost) for lost in (1, 16, 17, 100, 10**6)),
-     *((True, lost) for lost in (16, 17, 100, 10**6))],
-)  # fmt: skip
-def test_a_save_cut_short_leaves_the_one_before(tmp_path, lost, zeros):
-    path = tmp_path / "run"
-    states, ends = grown(path)
-    lost = min(lost, ends[-1] - ends[-2])
-    path.write_bytes(path.read_bytes()[:-lost] + bytes(lost if zeros else 0))
-    assert loaded(path) == states[-2]
 
 
 # -- content with the right checksums --------------------------------------------------------------
@@ -280,8 +207,7 @@ def array(dtype="<f8", shape=(3,), start=0, order="C", library="numpy"):
 STATE = ("state", "$record", 1)
 METHOD = (*STATE, "method", "$record")
 W, K = (*METHOD, 1, "w"), (*METHOD, 1, "k")
-ROWS = (*STATE, "trace", "$grown", 2)
-ROW = (*ROWS, 1, "$record")
+TABLE = (*STATE, "trace", "$table")
 SET = ("config", "method", "$dict", 0, 1)
 SKELETONS = {
     "huge array": at(*W)(array(shape=(10**12,))),
@@ -308,16 +234,13 @@ SKELETONS = {
     "unhashable key": at(*STATE, "memory", "x")({"$dict": [[[], 1]]}),
     "k of 10**8": at(*K)(10**8),
     "k enormous": at(*K)(10**4000),
-    "rows not a table": at(*ROWS)(7),
-    "rows of another class": at(*ROW, 0)("proxyprox.result:Result"),
-    "rows without columns": at(*ROW, 1)({}),
-    "rows with another column": at(*ROW, 1, "more")(1),
-    "rows of lists": at(*ROW, 1)([0.5]),
-    "rows of text": at(*ROW, 1)("0123456789"),
-    "rows of many empties": at(*ROWS)(array(shape=(10**9, 0))),
-    "rows that continue from nowhere": at(*STATE, "trace", "$grown", 1)(3),
-    "rows that continue from before": at(*STATE, "trace", "$grown", 1)(-1),
-    "rows of no list": at(*STATE, "trace", "$grown", 0)([]),
+    "rows not a table": at(*STATE, "trace")({"$grown": 7}),
+    "rows of another class": at(*TABLE, 0)("proxyprox.result:Result"),
+    "rows without columns": at(*TABLE, 1)([]),
+    "rows with another column": at(*TABLE, 1)([[1]] * 13),
+    "columns of many lengths": at(*TABLE, 1, 0)([0.5]),
+    "rows of text": at(*TABLE, 1)("012345678901"),
+    "rows of many empties": at(*TABLE, 1, 1)(array(shape=(10**9, 0))),
     "record of a class that is not imported": at(*METHOD, 0)("antigravity:State"),
     "record of a class that is no record": at(*METHOD, 0)("subprocess:Popen"),
     "record of a function": at(*METHOD, 0)("os:system"),
@@ -335,32 +258,31 @@ SKELETONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SKELETONS)
-def test_hostile_skeletons(path, name):
+def test_hostile_skeletons(path):
     skeleton, raw = parts(path)
-    SKELETONS[name](skeleton)
-    written(path, skeleton, raw)
-    refused(path)
+    for name, change in SKELETONS.items():
+        changed = copy.deepcopy(skeleton)
+        change(changed)
+        written(path, changed, raw)
+        try:
+            refused(path)
+        except BaseException as error:
+            error.add_note(name)
+            raise
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_text_that_is_no_skeleton(path):
+    for text in (
         b"", b"[]", b"null", b"{", b"\xff{}", b"[" * 100_000, b'{"kind": ' + b"9" * 5000 + b"}",
         b'{"kind": "Run", "kind": "Run"}', b'{"kind": NaN}', b'{"kind": "Run"}', b'{"kind": []}',
         b'{"kind": Infinity}', b'{"a":' * 50_000, b'{"kind": {"$tuple": "' + b"x" * 10**6 + b'"}}',
-    ],
-)  # fmt: skip
-def test_text_that_is_no_skeleton(path, text):
-    written(path, text)
-    refused(path)
+    ):  # fmt: skip
+        written(path, text)
+        refused(path)
 
 
 def test_lengths_are_compared_before_memory_is_taken(path):
     skeleton, raw = parts(path)
-    for length in (10**6, 2**62, 2**64 - 1):
-        written(path, skeleton, raw, length=length)
-        refused(path)
     tracemalloc.start()
     for name in ("k of 10**8", "huge array", "zero-width text", "rows of many empties"):
         changed = copy.deepcopy(skeleton)
@@ -487,12 +409,17 @@ TREES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TREES)
-def test_trees_of_no_run(path, name):
+def test_trees_of_no_run(path):
     tree = checkpoint.read(path).tree()
-    TREES[name](tree)
-    checkpoint.save(path, tree)
-    refused(path)
+    for name, change in TREES.items():
+        changed = copy.deepcopy(tree)
+        change(changed)
+        checkpoint.save(path, changed)
+        try:
+            refused(path)
+        except BaseException as error:
+            error.add_note(name)
+            raise
 
 
 def test_what_is_no_tree_at_all_is_refused():
@@ -514,7 +441,7 @@ class Opens:
         RAN.append(1)
 
 
-@pytest.mark.parametrize("part", ["method", "inner", "stop", "averaging", "eta"])
+@pytest.mark.parametrize("part", ["method", "inner", "eta"])
 def test_only_parts_of_a_run_are_made(tmp_path, part):
     path = tmp_path / "run"
     run = started()
@@ -522,7 +449,7 @@ def test_only_parts_of_a_run_are_made(tmp_path, part):
     tree = checkpoint.read(path).tree(classes=run.state_classes)
     config = tree["config"]
     where = config["method"]["$record"][1] if part == "eta" else config
-    where[part] = {"$record": [class_name(Opens), {"path": "x"}]}
+    where[part] = {"$record": [f"{__name__}:Opens", {"path": "x"}]}
     checkpoint.save(path, tree)
     RAN.clear()
     with pytest.raises(pp.CheckpointError, match=r"Opens.*classes"):

@@ -13,7 +13,6 @@ from proxyprox.theory import (
     guarantee,
     largest_step_size,
     nonconvex_guarantee,
-    nonconvex_noise_factor,
 )
 
 CONVEX = {"eta": 0.2, "steps": 50, "B": 2.0, "sigma": 1.0, "delta": 1.0, "G": 0.1}
@@ -68,11 +67,16 @@ def test_nonconvex_by_hand():
     assert nonconvex_guarantee(**NONCONVEX) == pytest.approx(26.0)
     assert nonconvex_guarantee(**NONCONVEX, printed=True) == pytest.approx(14.0)
     assert nonconvex_guarantee(**{**NONCONVEX, "steps": 10**300}) == pytest.approx(14.0)
+
     # The worst factor is the sum of the two lemmas: 2ησ² and ησ²/6, times 48/η.
-    assert nonconvex_noise_factor(eta=0.125, delta=2.0) == pytest.approx(48 * (2 + 1 / 6))
+    def factor(eta, delta):
+        known = {**NONCONVEX, "initial_gap": 0.0, "sigma": 1.0}
+        return nonconvex_guarantee(**{**known, "eta": eta, "delta": delta})
+
+    assert factor(0.125, 2.0) == pytest.approx(48 * (2 + 1 / 6))
     # L = 3w²/8 and L̂ = w²/4, so δ = 1/4 and η = 1 is allowed; an exact step from 0 on a
     # gradient ±1 moves to ∓2/3. Hence L rises by 1/6 and the squared gradient is 1/4.
-    assert 8.0 < 1 / 4 + 48 * (1 / 6) <= nonconvex_noise_factor(eta=1.0, delta=0.25)
+    assert 8.0 < 1 / 4 + 48 * (1 / 6) <= factor(1.0, 0.25)
 
 
 @given(

@@ -345,8 +345,7 @@ class Growing:
     """A sequence that is never changed; :meth:`append` returns a longer one, mostly without a copy.
 
     It shares its list with those that it was made from. A branch, made when the list has gone on
-    without it, gets a list of its own. A file gets what a sequence has in addition to an earlier
-    one of the same list. Floats in an ``array("d")`` take eight bytes each.
+    without it, gets a list of its own. Floats in an ``array("d")`` take eight bytes each.
     """
 
     __slots__ = ("items", "length")
@@ -374,10 +373,6 @@ class Growing:
         twin.items.extend(added)
         twin.length = self.length + len(added)
         return twin
-
-    def continues(self, before: Growing) -> bool:
-        """Tell whether an earlier one begins it."""
-        return before.items is self.items and before.length <= self.length
 
 
 def core_count() -> int:

@@ -1,12 +1,9 @@
-"""Trees as bytes: one encoder for states and for configurations, and a file that grows by frames.
+"""Trees as bytes: one encoder for states and for configurations.
 
-A file is a header and frames, each ``length, payload, digest``: the payload is one line of JSON,
-the skeleton, and the raw arrays; the digest covers the frame and all frames before it. A frame
-holds the whole tree, but of the sequences that only grow (:class:`Growing`) just what was added
-since the last frame, so a save costs the same at every step. A file that ends in the middle of a
-frame was being written when the machine stopped: the save before it counts. Nothing is compressed
-and nothing in a file is ever run: classes are found by name among those that are imported already,
-and every length is compared with the file's before memory is taken.
+A file is a header, a payload and a digest of the payload. The payload is one line of JSON, the
+skeleton, and the raw arrays. It is written whole or not at all. Nothing is compressed and nothing
+in a file is ever run: classes are found by name among those that are imported already, and every
+length is compared with the file's before memory is taken.
 """
 
 from __future__ import annotations
@@ -19,11 +16,9 @@ import json
 import math
 import os
 import re
-import struct
 import sys
 import types
 import typing
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
@@ -185,14 +180,8 @@ def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
 
 # -- trees as bytes --------------------------------------------------------------------------------
 
-HEADER = b"proxyprox checkpoint 7\n"
-# Of files whose answer can be read, though no run goes on from them.
-EARLIER = (b"proxyprox checkpoint 5\n", b"proxyprox checkpoint 6\n")
+HEADER = b"proxyprox checkpoint 8\n"
 DIGEST = 16
-# Of a frame: the length of its payload, and a checksum of that.
-HEAD = struct.Struct("<QI")
-# A file is written anew once its appended frames exceed this many bytes and its first frame.
-SMALL = 1 << 20
 # Kinds of dtypes that arrays in a file may have: no objects.
 KINDS = "biufcSUmM"
 # What JSON cannot hold: its tag, how it is written, and how it is read.
@@ -208,12 +197,10 @@ READERS = {tag: reader for tag, _, reader in TAGS.values()}
 class _Encoder:
     """Turns a tree into a line of JSON and raw arrays.
 
-    ``written`` says how much of the growing lists the file has already, ``prefixes`` how much it
-    will have. Dicts with a single key that begins with "$" stand for what JSON cannot hold.
+    Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
 
-    def __init__(self, written: dict[str, Growing]) -> None:
-        self.written, self.prefixes = written, dict[str, Growing]()
+    def __init__(self) -> None:
         self._buffers: list[bytes] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
@@ -235,11 +222,13 @@ class _Encoder:
             tag, write, _ = TAGS[kind]
             return {tag: self.node(write(item), where)}
         if kind is Growing:
-            before, self.prefixes[where] = self.written.get(where), item
-            first = before.length if before is not None and item.continues(before) else 0
-            added = item.items[first : item.length]
-            added = np.asarray(added) if isinstance(added, array) else added
-            return {"$grown": [where, first, self.node(added, where)]}
+            rows = list(item)
+            if isinstance(item.items, array):
+                return {"$grown": self._array(np.array(rows), where)}
+            if len({*map(type, rows)}) == 1 and hasattr(type(rows[0]), "_fields"):
+                columns = [self.node(_column(column), where) for column in zip(*rows, strict=True)]
+                return {"$table": [class_name(type(rows[0])), columns]}
+            return {"$grown": self.node(rows, where)}
         if isinstance(item, np.generic):
             return {"$scalar": self._array(np.asarray(item), where)}
         if is_array_api_obj(item):
@@ -263,6 +252,15 @@ class _Encoder:
         return self._arrays[id(item)][1]
 
 
+def _column(entries: tuple[Any, ...]) -> Any:
+    """Return numbers of one kind as an array, which takes less time and room than their digits."""
+    for kind, dtype in ((float, np.float64), (int, np.int64)):
+        if {*map(type, entries)} == {kind}:
+            with contextlib.suppress(OverflowError):
+                return np.array(entries, dtype=dtype)
+    return list(entries)
+
+
 def _refusal(where: str, item: Any) -> TypeError:
     return TypeError(
         f"{where.lstrip('.')} is a {type(item).__name__}, which cannot be saved in a checkpoint; "
@@ -272,21 +270,21 @@ def _refusal(where: str, item: Any) -> TypeError:
 
 
 class _Decoder:
-    """Turns the payloads of frames back into trees; trusts nothing."""
+    """Turns a payload back into a tree; trusts nothing."""
 
     def __init__(self, like: Any, classes: Iterable[type]) -> None:
         self._like, self._classes = like, classes
-        self._grown: dict[str, Growing] = {}
         self._readers: dict[str, Callable[[Any], Any]] = {
             **READERS,
             "$grown": self._growth,
+            "$table": self._table,
             "$record": self._record,
             "$array": self._array,
             "$scalar": lambda array: array[()],
         }
 
-    def tree(self, payload: memoryview, keys: Iterable[str] | None = None) -> Any:
-        text, _, self._raw = bytes(payload).partition(b"\n")
+    def tree(self, payload: bytes, keys: Iterable[str] | None = None) -> Any:
+        text, _, self._raw = payload.partition(b"\n")
         self._arrays: dict[str, Any] = {}
         if keys is not None:
             skeleton = json.loads(text)
@@ -316,14 +314,16 @@ class _Decoder:
         return record
 
     def _growth(self, content: Any) -> Growing:
-        where, first, added = content
-        floats = isinstance(added, np.ndarray) and added.dtype == np.float64 and added.ndim == 1
-        fresh = Growing(array("d") if floats else ())
-        known = self._grown.get(where, fresh) if first else fresh
-        if type(first) is not int or not (floats or type(added) is list) or first != len(known):
-            raise ValueError(f"{where} continues at {first}, after {len(known)}")
-        self._grown[where] = known.append(*added)
-        return self._grown[where]
+        items = _entries(content)
+        return Growing(items if items is content else array("d", items))
+
+    def _table(self, content: Any) -> Growing:
+        name, columns = content
+        cls: Any = find_class(name, self._classes)
+        if len(columns) != len(cls._fields):
+            raise ValueError(f"a {name} with {len(columns)} columns")
+        rows = zip(*map(_entries, columns), strict=True)
+        return Growing(tuple.__new__(cls, row) for row in rows)
 
     def _array(self, content: Any) -> Any:
         key = repr(content)
@@ -338,6 +338,15 @@ class _Decoder:
             array = flat.reshape(shape, order=order).copy(order="K")
             self._arrays[key] = _in_library(array, kind, self._like)
         return self._arrays[key]
+
+
+def _entries(column: Any) -> list[Any]:
+    """Return the entries of a list or of an array with one axis."""
+    if isinstance(column, np.ndarray) and column.ndim == 1:
+        return list(column.tolist())
+    if type(column) is not list:
+        raise ValueError("a column that is no list")
+    return column
 
 
 PLAIN = (type(None), bool, int, float, str)
@@ -408,12 +417,12 @@ def describe(item: Any) -> Any:
     >>> describe((1, 2.5))
     {'$tuple': [1, 2.5]}
     """
-    return _Settings({}).node(item, "")
+    return _Settings().node(item, "")
 
 
 def rebuild(data: Any, allow: Callable[[type], bool], classes: Iterable[type] = ()) -> Any:
     """Return the configuration that :func:`describe` described, if it is all dataclasses."""
-    return _Rebuilder(allow, list(classes)).tree(memoryview(json.dumps(data).encode()))
+    return _Rebuilder(allow, list(classes)).tree(json.dumps(data).encode())
 
 
 def differences(name: str, was: Any, now: Any) -> list[str]:
@@ -481,114 +490,39 @@ def refuse_damage() -> Iterator[None]:
         ) from error
 
 
-class Writer:
-    """A checkpoint file as its writer knows it."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._stamp: tuple[int, ...] | None = None
-        self._written: dict[str, Growing] = {}
-        self._digest = b""
-        self._first = self._appended = 0
-
-    def save(self, tree: dict[str, Any]) -> None:
-        """Append a frame; write the file anew where that is not safe, or not worth it."""
-        stamp, self._stamp = self._stamp, None  # until the save has succeeded
-        append = stamp is not None and self._appended <= max(self._first, SMALL)
-        append = append and os.path.exists(self.path) and _stamp(self.path) == stamp
-        encoder = _Encoder(self._written if append else {})
-        frame = _frame(encoder.payload(tree), self._digest if append else b"")
-        if append:
-            # If this fails half way, the save before it counts, and the next one starts anew.
-            with open(self.path, "ab") as file:
-                file.write(frame)
-                file.flush()
-                os.fsync(file.fileno())
-            self._appended += len(frame)
-        else:
-            with atomic_output(self.path) as file:
-                file.write(HEADER)
-                file.write(frame)
-            self._first, self._appended = len(frame), 0
-        self._digest, self._written = frame[-DIGEST:], encoder.prefixes
-        self._stamp = _stamp(self.path)
+def save(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
+    """Write a tree to a file, whole or not at all."""
+    payload = _Encoder().payload(tree)
+    with atomic_output(path) as file:
+        file.writelines([HEADER, payload, _digest(payload)])
 
 
-def _stamp(path: str) -> tuple[int, ...]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
-
-
-def _frame(payload: bytes, before: bytes) -> bytes:
-    length = len(payload)
-    frame = HEAD.pack(length, zlib.crc32(length.to_bytes(8, "little"))) + payload
-    return frame + _digest(before, frame)
-
-
-def _digest(before: bytes, frame: bytes | memoryview) -> bytes:
-    state = hashlib.blake2b(before, digest_size=DIGEST)
-    state.update(frame)
-    return state.digest()
+def _digest(payload: bytes) -> bytes:
+    return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 
 class Saved(NamedTuple):
-    """The frames of a file, checked against their digests."""
+    """What a file holds, checked against its digest."""
 
-    payloads: list[memoryview]
+    payload: bytes
 
     def tree(
         self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Iterable[type] = ()
     ) -> dict[str, Any]:
-        """Return the last state saved, or some of it; other libraries' arrays go with ``like``."""
+        """Return the tree, or some of its parts; other libraries' arrays go with ``like``."""
         with refuse_damage():
-            decoder = _Decoder(like, classes)
-            # The states before the last are of no use, but what they added to lists is.
-            for payload in self.payloads[:-1] if keys is None else ():
-                decoder.tree(payload)
-            return decoder.tree(self.payloads[-1], keys)  # type: ignore[no-any-return]
+            return _Decoder(like, classes).tree(self.payload, keys)  # type: ignore[no-any-return]
 
 
-class Loose(_Decoder):
-    """Reads records as tables: their classes may have changed since."""
-
-    def _record(self, content: Any) -> Any:
-        return content[1]
-
-    def _growth(self, content: Any) -> Growing:
-        return Growing()
-
-
-def read(path: str | os.PathLike[str], headers: tuple[bytes, ...] = (HEADER,)) -> Saved:
-    """Read a file's frames, with one kind of error for all that can be wrong with it."""
+def read(path: str | os.PathLike[str]) -> Saved:
+    """Read a file, with one kind of error for all that can be wrong with it."""
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
-        data = memoryview(Path(path).read_bytes())
-        header = bytes(data[: len(HEADER)])
-        if header in EARLIER and header not in headers:
-            raise CheckpointError(
-                "an earlier version wrote it, whose runs this one cannot continue. Its answer and "
-                "its ledger can be read: proxyprox.checkpoint.read_answer(path). Start again with "
-                "another path, and w0 from there."
-            )
-        if header not in headers:
+        data = Path(path).read_bytes()
+        if not data.startswith(HEADER):
             raise ValueError("no version, or another version, of proxyprox wrote it")
-        payloads: list[memoryview] = []
-        at, final = len(HEADER), b""
-        while at + HEAD.size <= len(data):
-            length, check = HEAD.unpack(data[at : at + HEAD.size])
-            known = check == zlib.crc32(data[at : at + 8])
-            end = at + HEAD.size + length
-            if known and end + DIGEST > len(data):
-                break
-            final = _digest(final, data[at:end]) if known else b""
-            if not known or data[end : end + DIGEST] != final:
-                # Some file systems fill what was not written yet with zeros.
-                if any(data[-DIGEST:]):
-                    raise ValueError(f"save {len(payloads) + 1} differs from its checksum")
-                break
-            payloads.append(data[at + HEAD.size : end])
-            at = end + DIGEST
-        if not payloads:
-            raise ValueError("it ends before its first save does")
-        return Saved(payloads)
+        payload = data[len(HEADER) : -DIGEST]
+        if data[-DIGEST:] != _digest(payload):
+            raise ValueError("it differs from its checksum")
+        return Saved(payload)

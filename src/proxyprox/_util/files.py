@@ -70,8 +70,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     final = Path(os.path.realpath(path))
     if older is not None and not os.access(final, os.W_OK):
         raise PermissionError(errno.EACCES, "The file is write-protected", os.fspath(final))
-    _remove_abandoned(final)
-    temporary = _beside(final, f"{_host()}-{os.getpid()}.{secrets.token_hex(8)}.part")
+    temporary = _temporary(final)
     # Private until it is complete if the older file may be, else as the umask has it.
     mode = 0o666 if older is None else 0o600
     try:
@@ -126,8 +125,7 @@ def atomic_new(path: str | os.PathLike[str]) -> Iterator[Path]:
         Final name; its folder must exist. A file that another process made first stays.
     """
     final = Path(os.path.realpath(path))
-    _remove_abandoned(final)
-    temporary = _beside(final, f"{_host()}-{os.getpid()}.{secrets.token_hex(8)}.part")
+    temporary = _temporary(final)
     try:
         temporary.touch(exist_ok=False)
         yield temporary
@@ -159,23 +157,18 @@ def _beside(final: Path, ending: str) -> Path:
     return final.with_name(f".{final.name[:40]}~{zlib.crc32(os.fsencode(final)):08x}.{ending}")
 
 
-def _host() -> str:
-    return f"{zlib.crc32(platform.node().encode()):08x}"
-
-
-def _remove_abandoned(final: Path) -> None:
-    """Remove temporary files that processes of this host have left when they were killed."""
-    if sys.platform == "win32":  # where asking for a process would end it
-        return
-    stem = _beside(final, "").name
-    for part in final.parent.glob(f"{glob.escape(stem)}{_host()}-*.part"):
-        pid = int(part.name.removeprefix(f"{stem}{_host()}-").split(".")[0])
-        try:
-            os.kill(pid, 0)  # asks whether the process is there
-        except ProcessLookupError:
-            part.unlink(missing_ok=True)
-        except OSError:
-            continue
+def _temporary(final: Path) -> Path:
+    """Return a new name beside a file, when what killed processes of this host left is removed."""
+    host = f"{zlib.crc32(platform.node().encode()):08x}"
+    stem = _beside(final, "").name + host
+    if sys.platform != "win32":  # where asking for a process would end it
+        for part in final.parent.glob(f"{glob.escape(stem)}-*.part"):
+            with contextlib.suppress(PermissionError):
+                try:
+                    os.kill(int(part.name.removeprefix(f"{stem}-").split(".")[0]), 0)
+                except ProcessLookupError:
+                    part.unlink(missing_ok=True)
+    return final.with_name(f"{stem}-{os.getpid()}.{secrets.token_hex(8)}.part")
 
 
 # -- locks -----------------------------------------------------------------------------------------

@@ -42,12 +42,9 @@ class _Watch:
     def __init__(self) -> None:
         self.before: dict[int, Any] = {}
         self.hard = 1  # nothing raises before the handlers are set
-        self.waiting: list[int] = []
+        self.waiting = False
         self.ending: int | None = None
         self.raised_at = -BURST
-
-    def set_up(self) -> None:
-        """Take over the signals that have their default handlers."""
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
             # Ignored signals stay ignored (nohup), and another's handler is left alone.
@@ -66,26 +63,18 @@ class _Watch:
         """Note the signal, and raise unless something must be finished first."""
         if self.before[number] is signal.SIG_DFL:
             self.ending = number
-        if self.hard or (frame is not None and frame.f_code in _PROTECTED):
-            self.waiting.append(number)
-        elif time.monotonic() - self.raised_at >= BURST:
-            self.deliver()
-
-    def deliver(self) -> None:
-        """Raise what the signals mean."""
-        self.waiting = []
-        self.raised_at = time.monotonic()
-        if self.ending is not None:
-            raise Terminated(signal.Signals(self.ending).name)
-        raise KeyboardInterrupt
+        self.waiting = True
+        if frame is None or frame.f_code not in _PROTECTED:
+            self.due()
 
     def due(self) -> None:
-        """Raise what has waited, if nothing is in its way any more."""
+        """Raise what has come, if nothing is in its way and it is not part of the last burst."""
         if not self.waiting or self.hard:
             return
-        if time.monotonic() - self.raised_at >= BURST:
-            self.deliver()
-        self.waiting = []
+        self.waiting, now = False, time.monotonic()
+        if now - self.raised_at >= BURST:
+            self.raised_at = now
+            raise KeyboardInterrupt if self.ending is None else Terminated(self.ending)
 
 
 class ending_signals:  # noqa: N801 - used like a function
@@ -113,29 +102,23 @@ class ending_signals:  # noqa: N801 - used like a function
         global _watch
         if _watch is not None or threading.current_thread() is not threading.main_thread():
             return
-        watch = _Watch()
-        watch.set_up()
-        self._own = _watch = watch
+        self._own = _watch = watch = _Watch()
         if watch.waiting:
             self.__exit__()
-        else:
-            watch.hard = 0
+        watch.hard = 0
 
     @protected
     def __exit__(self, *error: object) -> None:
         global _watch
         watch = self._own
         if watch is None:
-            outer = _of_this_thread()
-            if outer is not None:
-                outer.due()
             return
         watch.take_down()
         self._own = _watch = None
         if watch.ending is not None:
             signal.raise_signal(watch.ending)
         if watch.waiting and not any(isinstance(part, KeyboardInterrupt) for part in error):
-            watch.deliver()
+            raise KeyboardInterrupt
 
 
 class critical:  # noqa: N801 - used like a function
@@ -175,8 +158,8 @@ class critical:  # noqa: N801 - used like a function
 def raise_if_ending() -> None:
     """Raise again for a signal that ends the process, if somebody has caught its exception."""
     watch = _of_this_thread()
-    if watch is not None and watch.ending is not None and not watch.waiting:
-        watch.deliver()
+    if watch is not None and watch.ending is not None:
+        raise Terminated(watch.ending)
 
 
 def _of_this_thread() -> _Watch | None:

@@ -39,14 +39,15 @@ from proxyprox.theory.guarantees import (
     guarantee,
     largest_step_size,
     nonconvex_guarantee,
-    nonconvex_noise_factor,
+    page_guarantee,
     plan_run,
+    saga_guarantee,
+    svrp_guarantee,
 )
-from proxyprox.theory.relatives import page_guarantee, saga_guarantee, svrp_guarantee
 
 __all__ = [
     "Plan", "convex_regularization", "corollary_plan", "exact_rounds", "guarantee",
     "inner_steps_gradient_descent", "inner_steps_nesterov", "inner_steps_sgd", "largest_step_size",
-    "lower_bound", "nonconvex_guarantee", "nonconvex_noise_factor", "page_guarantee", "plan_run",
+    "lower_bound", "nonconvex_guarantee", "page_guarantee", "plan_run",
     "proxyprox_steps", "saga_guarantee", "sgd_steps", "similarity_threshold", "svrp_guarantee",
 ]  # fmt: skip
