@@ -52,7 +52,7 @@ def coefficients(
     name: str, runs: int, n: int, *, teacher: bool, cross_validated: bool
 ) -> np.ndarray:
     """Return, for each simulation and coefficient, whether the interval holds the truth."""
-    settings = {} if cross_validated else {"n_steps": "converged", "alpha": 0.0}
+    settings = {} if cross_validated else {"alpha": 0.0}
     hits = []
     for seed in range(runs):
         X, y, f, truth = drawn(name, np.random.default_rng(10_000 + seed), n + 5 * n)
@@ -75,7 +75,7 @@ def mean_predictions(name: str, runs: int, n: int) -> np.ndarray:
             y, truth = rng.poisson(np.abs(X[:, 0])), np.sqrt(2 / np.pi)
         else:
             y, truth = (rng.random(len(z)) < (X[:, 0] > 1)).astype(int), 0.15865525393145707
-        model = KINDS[name](cv=5, n_steps=10).fit(X[:n], y[:n], X_proxy=X[n:])
+        model = KINDS[name](cv=5).fit(X[:n], y[:n], X_proxy=X[n:])
         found = model.mean_prediction(X[n:])
         hits.append([found.low <= truth <= found.high])
     return np.array(hits)

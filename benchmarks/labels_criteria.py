@@ -32,7 +32,7 @@ from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 from proxyprox.sklearn.labelling import fit_to_labels
 
 MARKS, BATCH, POOL = (40, 60, 100), 20, 1000
-CRITERIA = ("uniform", "uncertainty", "leverage", "margin alone", "margin")
+CRITERIA = ("uniform", "uncertainty", "margin alone", "margin")
 
 Table = tuple[Any, np.ndarray]
 

@@ -287,7 +287,7 @@ def results():
     rng = np.random.default_rng(0)
     table = rng.normal(size=(60, 3))
     labels = np.where(np.arange(60) < 30, (table[:, 0] + rng.normal(size=60) > 0) * 1, -1)
-    model = estimators.ProxyLogisticRegression(n_steps=3, unlabelled=-1).fit(table, labels)
+    model = estimators.ProxyLogisticRegression(unlabelled=-1).fit(table, labels)
     return [
         result, result.trace, run, query, audited, pp.plan(audited, epsilon=0.1), pp.audit(problem),
         pp.minimize(problem), pp.minimize(problem, steps=5, safeguard=True), exact, glm,

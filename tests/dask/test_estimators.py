@@ -14,7 +14,7 @@ from proxyprox.sklearn import ProxyLogisticRegression, ProxyRidge
 def test_few_labels_are_fetched_and_the_other_rows_are_not(data):
     X, y, weights = data
     y = np.where(np.arange(600) < 90, y, -1)
-    model = ProxyLogisticRegression(unlabelled=-1, cv=3, max_steps=20)
+    model = ProxyLogisticRegression(unlabelled=-1, cv=3)
     expected = model.fit(X, y, weights).coef_
     table = pd.DataFrame(X, columns=list("abcd")).assign(y=y, s=weights)
     table = dd.from_pandas(table, npartitions=4)
@@ -32,12 +32,12 @@ def test_unlabelled_rows_may_come_apart(data):
     X, y, _ = data
     rows = X[:80], np.exp(y[:80])
     arrays = [da.from_array(part, chunks=30) for part in rows]
-    model = ProxyRidge(cv=3, max_steps=20)
+    model = ProxyRidge(cv=3)
     expected = model.fit(*rows, X_proxy=X[80:]).coef_
     frame = dd.from_pandas(pd.DataFrame(X[80:]), npartitions=2)
     for proxy in (da.from_array(X[80:], chunks=(200, 4)), frame):
         np.testing.assert_allclose(model.fit(*arrays, X_proxy=proxy).coef_, expected, rtol=1e-3)
-    classes = ProxyLogisticRegression(cv=3, max_steps=5)
+    classes = ProxyLogisticRegression(cv=3)
     # No warning: no row of y is without a label.
     assert classes.fit(arrays[0], y[:80], X_proxy=arrays[0]).n_labels_ == 80
 

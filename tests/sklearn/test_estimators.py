@@ -11,7 +11,6 @@ import scipy.sparse
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import (
-    ElasticNet,
     GammaRegressor,
     LinearRegression,
     LogisticRegression,
@@ -32,7 +31,7 @@ from proxyprox.sklearn import (
     mean_prediction,
 )
 
-QUICK = {"cv": 2, "max_steps": 4}
+QUICK = {"cv": 2}
 EVERY = [ProxyLogisticRegression, ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor]
 CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
 
@@ -70,11 +69,10 @@ def test_converged_fits_are_scikit_learns(binary, three):
         (ProxyLogisticRegression, {}, LogisticRegression(C=10 / n, **exact), X, y),
         (ProxyLogisticRegression, {}, LogisticRegression(C=10 / 600, **exact), *three),
         (ProxyRidge, {}, Ridge(alpha=0.1 * n), X, line),
-        (ProxyRidge, {"l1_ratio": 0.5}, ElasticNet(alpha=0.1, l1_ratio=0.5, **exact), X, line),
         (ProxyPoissonRegressor, {}, PoissonRegressor(alpha=0.1, **exact), X, counts),
         (ProxyGammaRegressor, {}, GammaRegressor(alpha=0.1, **exact), X, amounts),
     ):
-        ours = kind(n_steps="converged", alpha=0.1, **settings).fit(rows, labels)
+        ours = kind(alpha=0.1, **settings).fit(rows, labels)
         theirs.fit(rows, labels)
         assert np.shape(ours.coef_) == theirs.coef_.shape
         assert np.shape(ours.intercept_) == np.shape(theirs.intercept_)
@@ -89,41 +87,31 @@ def test_converged_fits_are_scikit_learns(binary, three):
             )
         else:
             np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-5)
-            assert (ours.coef_[theirs.coef_ == 0] == 0).all()
-    free = ProxyRidge(n_steps="converged", alpha=0.0).fit(X, line)
+    free = ProxyRidge(alpha=0.0).fit(X, line)
     np.testing.assert_allclose(free.coef_, LinearRegression().fit(X, line).coef_, atol=1e-7)
 
 
-def test_a_path_leads_from_the_constant_model_to_the_minimiser(binary):
-    X, y, w = binary
-    none = ProxyLogisticRegression(n_steps=0).fit(X[:100], y[:100])
-    assert not none.coef_.any()
-    assert none.predict_proba(X[:1])[0, 1] == pytest.approx((y[:100].sum() + 0.5) / 101)
-    proxy = {"X_proxy": X[150:]}
-    walked = ProxyLogisticRegression(n_steps=150, cv=2).fit(X[:150], y[:150], **proxy)
-    exact = ProxyLogisticRegression(n_steps="converged", alpha=0.0).fit(X[:150], y[:150])
-    np.testing.assert_allclose(walked.coef_, exact.coef_, atol=1e-4)
-    line = X @ w + np.random.default_rng(0).normal(size=len(X))
-    walked = ProxyRidge(n_steps=120, alpha=0.2, l1_ratio=0.7, cv=2)
-    walked.fit(X[:150], line[:150], **proxy)
-    exact = ElasticNet(alpha=0.2, l1_ratio=0.7, tol=1e-10).fit(X[:150], line[:150])
-    np.testing.assert_allclose(walked.coef_, exact.coef_, atol=2e-3)
-    # Rows without labels change the way, not the end.
-    short = ProxyLogisticRegression(n_steps=12, cv=2)
-    few = short.fit(X[:60], y[:60]).coef_
-    assert np.abs(few - short.fit(X[:60], y[:60], X_proxy=2 * X[60:]).coef_).max() > 1e-3
+def test_strengths_lead_from_the_constant_model_to_the_minimiser(binary):
+    X, y, _ = binary
+    none = ProxyLogisticRegression(alpha=1e9).fit(X[:100], y[:100])
+    assert np.abs(none.coef_).max() < 1e-6
+    assert none.predict_proba(X[:1])[0, 1] == pytest.approx(y[:100].mean())
+    # More columns than rows: the fit is made in the rows' span.
+    wide = np.random.default_rng(0).normal(size=(40, 300))
+    ours = ProxyLogisticRegression(alpha=0.1).fit(wide, y[:40])
+    theirs = LogisticRegression(C=1 / 4, tol=1e-10, max_iter=10_000).fit(wide, y[:40])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
 
 
 def test_cross_validated_fit_beats_the_unregularised_one(binary):
     X, y, _ = binary
     wide = np.hstack([X, np.random.default_rng(1).normal(size=(len(X), 20))])
     fitted = ProxyLogisticRegression().fit(wide[:60], y[:60], X_proxy=wide[60:400])
-    far = ProxyLogisticRegression(n_steps="converged", alpha=1e-6).fit(wide[:60], y[:60])
+    far = ProxyLogisticRegression(alpha=1e-6).fit(wide[:60], y[:60])
     losses = [
         -np.mean(model.predict_log_proba(wide[400:])[np.arange(300), y[400:]])
         for model in (fitted, far)
     ]
-    assert 0 < fitted.n_steps_ < 200
     assert losses[0] < min(losses[1], np.log(2))
 
 
@@ -151,23 +139,23 @@ def test_sparse_and_marked_rows_give_the_same_fit(binary, kind):
 
 @pytest.mark.parametrize("unit", [1.0, 1e-3])
 def test_averages_know_the_dispersion(binary, unit):
-    """Whether noise is large or small, the average weighs by the likelihood in its units."""
+    """Whether noise is large or small, the average is about as good as the best strength."""
     X, _, w = binary
     rng = np.random.default_rng(0)
     line = X @ w + unit * rng.normal(size=len(X))
     amounts = rng.gamma(1 / unit, np.exp(X @ w / 3) * unit)
     for kind, y in ((ProxyRidge, line), (ProxyGammaRegressor, amounts)):
         rows = X[:60], y[:60], None, X[60:]
-        fit = kind(alpha=0.0, cv=3, n_steps="cv").fit(*rows)
-        one = kind(alpha=0.0, cv=3, n_steps=fit.n_steps_).fit(*rows)
-        assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.01
+        fit = kind(cv=3).fit(*rows)
+        one = kind(alpha=fit.alpha_).fit(*rows)
+        assert fit.score(X[60:], y[60:]) > one.score(X[60:], y[60:]) - 0.02
         assert 0 < np.abs(fit.coef_ - one.coef_).max() < 0.2 * np.sqrt(unit)
 
 
 def test_weights_of_zero_are_rows_left_out_and_a_fit_repeats_itself(binary):
     X, y, _ = binary
     weights = (np.arange(100) % 3 > 0).astype(float)
-    model, keep = ProxyLogisticRegression(max_steps=8), weights > 0
+    model, keep = ProxyLogisticRegression(), weights > 0
     without = model.fit(X[:100][keep], y[:100][keep]).coef_
     np.testing.assert_array_equal(model.fit(X[:100][keep], y[:100][keep]).coef_, without)
     with_zeros = model.fit(X[:100], y[:100], sample_weight=weights).coef_
@@ -184,10 +172,10 @@ def test_pipeline_and_search_route_the_proxy(binary):
         model = ProxyLogisticRegression(**QUICK).set_fit_request(X_proxy=True)
         steps = [("scale", StandardScaler()), ("fit", model)]
         pipeline = Pipeline(steps, transform_input=["X_proxy"])
-        search = GridSearchCV(pipeline, {"fit__n_steps": [3, 6]}, cv=2)
+        search = GridSearchCV(pipeline, {"fit__alpha": [0.1, 1.0]}, cv=2)
         search.fit(raw, y[:80], X_proxy=more)
     scaler = StandardScaler().fit(raw)
-    direct = ProxyLogisticRegression(n_steps=search.best_params_["fit__n_steps"], **QUICK)
+    direct = ProxyLogisticRegression(alpha=search.best_params_["fit__alpha"], **QUICK)
     direct.fit(scaler.transform(raw), y[:80], X_proxy=scaler.transform(more))
     np.testing.assert_allclose(search.best_estimator_[-1].coef_, direct.coef_, rtol=1e-10)
 
@@ -195,7 +183,7 @@ def test_pipeline_and_search_route_the_proxy(binary):
 def test_searches_of_counts_and_amounts(binary):
     X, _, w = binary
     y = np.random.default_rng(0).gamma(2.0, np.exp(X @ w / 3) / 2)
-    quick = ProxyGammaRegressor(cv=2, max_steps=10)
+    quick = ProxyGammaRegressor(cv=2)
     search = GridSearchCV(quick, {"alpha": [0.0, 10.0]}, cv=2, scoring="neg_mean_gamma_deviance")
     assert search.fit(X[:200], y[:200]).best_params_ == {"alpha": 0.0}
     assert cross_val_score(quick, X[:200], y[:200], cv=3).min() > 0.1
@@ -208,7 +196,7 @@ def test_mean_prediction_through_pipelines():
     scaler, model = StandardScaler().fit(X), ProxyRidge(**QUICK)
     want = clone(model).fit(scaler.transform(X), y).mean_prediction(scaler.transform(X[80:]), 0.9)
     pipeline = make_pipeline(StandardScaler(), model)
-    grid, scoring = {"proxyridge__n_steps": ["cv"]}, labelled_only("r2")
+    grid, scoring = {"proxyridge__cv": [2]}, labelled_only("r2")
     search = GridSearchCV(pipeline, grid, cv=2, scoring=scoring)
     for outer in (pipeline, make_pipeline(pipeline), search):
         assert mean_prediction(outer.fit(X, y), X[80:], 0.9) == want
@@ -222,7 +210,7 @@ def test_names_of_columns(binary, kind):
     X, y, _ = binary
     frame = pd.DataFrame(X, columns=list("abcdef"))
     turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
-    model = clone(kind(n_steps=2, alpha=0.1, cv=2))
+    model = clone(kind(alpha=0.1, cv=2))
     model.fit(frame[:90], y[:90], X_proxy=frame[90:])
     assert model.feature_names_in_.tolist() == list("abcdef")
     with pytest.raises(ValueError, match="feature names"):
@@ -254,7 +242,7 @@ def test_skops_round_trip(binary, tmp_path):
 @pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge, ProxyGammaRegressor])
 def test_partial_fit_is_a_fit_of_all_rows(binary, kind):
     X, y, _ = binary
-    y, model = y + 1, kind(n_steps=30, cv=2)
+    y, model = y + 1, kind(cv=2)
     given = scipy.sparse.csr_array(X) if kind is ProxyRidge else X
     whole = clone(model).fit(X[:70], y[:70], X_proxy=X[100:]).coef_
     model.fit(given[:40], y[:40], X_proxy=given[100:400])
@@ -272,7 +260,7 @@ def test_partial_fit_is_a_fit_of_all_rows(binary, kind):
 
 def test_partial_fit_takes_few_classes_and_rows_without_a_label(binary):
     X, y, _ = binary
-    model = ProxyLogisticRegression(max_steps=4)
+    model = ProxyLogisticRegression()
     first = np.where(np.arange(50) < 2, np.arange(50), -1)
     model.partial_fit(X[:50], first, classes=[0, 1]).partial_fit(X[50:100], y[50:100])
     assert model.n_labels_ == 52

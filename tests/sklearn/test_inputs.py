@@ -31,7 +31,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:X_proxy has as many rows")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(24, 2))
 Y = np.arange(24) % 2
-QUICK = {"cv": 2, "max_steps": 3}
+QUICK = {"cv": 2}
 ESTIMATORS = [ProxyLogisticRegression(**QUICK), ProxyPoissonRegressor(**QUICK), ProxyRidge(**QUICK)]
 EVERY = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 MASK = np.arange(24) == 3
@@ -76,7 +76,7 @@ BAD_WEIGHTS = [
 
 @EVERY
 def test_rows_labels_and_weights(estimator):
-    fitted = clone(estimator).set_params(n_steps=1).fit(X, Y)
+    fitted = clone(estimator).set_params().fit(X, Y)
     other, proxy = "Complex data not supported", {"X_proxy": X + 0.1}
     for given in BAD_X:
         refused(f"(X|{other})", lambda g=given: clone(estimator).fit(g, Y))
@@ -122,10 +122,7 @@ def test_settings():
     odd = {
         "cv": ["", "x", -1, 1, np.ones(2), object()],
         "alpha": ["x", None, -1, np.nan, object(), {}, 1j, []],
-        "l1_ratio": [2.0, -1, "x"],
-        "n_steps": ["many", -2, None],
         "power": [2.0, "best"],
-        "max_steps": [0, "x"],
         "fit_intercept": ["no", None, 2],
         "unlabelled": [[], {}, np.ones(2), object(), int],
     }
@@ -293,16 +290,16 @@ def test_marks_that_may_be_classes(marked, three, method):
     for kind in (str, object):
         names = np.array(["no", "yes", ""]).astype(kind)[y]
         with pytest.warns(ProxyWarning, match="610 rows, which is taken for a class"):
-            model = getattr(ProxyLogisticRegression(n_steps=1), method)(rows, names)
+            model = getattr(ProxyLogisticRegression(), method)(rows, names)
         assert len(model.classes_) == 3
-    assert len(ProxyLogisticRegression(n_steps=1, unlabelled=None).fit(rows, names).classes_) == 3
+    assert len(ProxyLogisticRegression(unlabelled=None).fit(rows, names).classes_) == 3
     signs, rows = np.arange(90) % 3 - 1, three[0][:90]
     for labels, proxy in itertools.product(
         (signs.astype(float), signs.tolist(), signs.astype(object), 2 * signs + 1, signs % 4 - 1),
         ({}, {"X_proxy": three[0][90:]}),
     ):
         calls = {
-            mark: getattr(ProxyLogisticRegression(n_steps=1, unlabelled=mark), method)
+            mark: getattr(ProxyLogisticRegression(unlabelled=mark), method)
             for mark in ("auto", None, -1)
         }
         with pytest.raises(ValueError, match=r"unlabelled must be -1 or None.*unlabelled=None"):

@@ -13,6 +13,7 @@ from proxyprox.dask.engine import CLUSTER, Engine
 from proxyprox.dask.objective import Draw, Drawing, Sample, merge_samples
 from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
 from proxyprox.problems.glm import Design
+from proxyprox.sklearn.inference import Moment, moment_of
 from proxyprox.sklearn.inputs import read_labels
 
 Array = Any
@@ -25,7 +26,7 @@ class Fetched(NamedTuple):
     y: Array
     weights: Array | None
     unlabelled: int
-    moment: tuple[Array, float] | None
+    moment: Moment | None
     names: list[str] | None
 
 
@@ -48,8 +49,8 @@ def fetch_partition(number: int, part: Any, job: Any) -> Part:
         labelled: Array = read_labels(y, mark)[1]
         gram = 0.0
         if not labelled.all():
-            design = Design(X, intercept=intercept, checked=True)
-            gram = design.gram((~labelled).astype(np.float64))
+            moment = moment_of(Design(X, intercept=intercept, checked=True), ~labelled)
+            gram = moment.matrix * moment.weight
         drawing.add(X, y, np.ones(len(y)) if s is None else s, labelled)
         numbers = int(labelled.sum()), int((~labelled).sum())
         found = merge_parts([found, Part(*numbers, gram, [])], draw.size)
@@ -81,10 +82,10 @@ def fetch_labelled(
         remedy = "Minimise proxyprox.dask.logistic_regression or its like for more."
         allowed = f"of 1 to {CLUSTER.rows:,} labels"
         raise ValueError(message("y", Words(f"{labelled:,} labels"), allowed, remedy))
-    sizes = np.diag(gram) if unlabelled else np.zeros(0)
+    sizes = np.diag(gram) if np.ndim(gram) == 2 else np.atleast_1d(gram)
     if bad := [name for name, x in zip(columns, sizes, strict=False) if not np.isfinite(x)]:
         raise ValueError(message("X", Words(f"gaps in the columns {bad}"), "finite numbers"))
-    moment = (gram / unlabelled, float(unlabelled)) if unlabelled else None
+    moment = Moment(gram / unlabelled, float(unlabelled)) if unlabelled else None
     _, inputs, targets, own = samples[0]
     own = None if weights is None else own
     named = columns if hasattr(X, "dtypes") else None

@@ -18,7 +18,7 @@ from proxyprox.problems.glm import Design
 from proxyprox.result import Interval
 from proxyprox.sklearn import fitting, inference, inputs
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
-from proxyprox.sklearn.policy import INFERENCE
+from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 
@@ -28,9 +28,6 @@ class ProxyGLM(LinearModel, ABC):
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
     alpha: Any = "auto"
-    l1_ratio: float = 0.0
-    n_steps: int | str = "auto"
-    max_steps: int = 200
     power: float | str = "tuned"
     cv: Any = None
     fit_intercept: bool = True
@@ -100,7 +97,7 @@ class ProxyGLM(LinearModel, ABC):
             used = worth.weights > 0
             known = worth.weights[used]
             X_proxy, y_proxy = (X_proxy[used], y_proxy[used]) if used.any() else (None, None)
-        moment = fitting.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
+        moment = inference.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         # As plain tuples, which every way of storing an estimator can store.
         self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
         self._others = None if moment is None else tuple(moment)
@@ -108,28 +105,27 @@ class ProxyGLM(LinearModel, ABC):
             return self
         rows, teacher, made = weighed, None, worth.made if worth else []
         if y_proxy is not None:
-            parts, scale = (X, labelled, X_proxy, known), moment and moment.top
-            teacher = inference.teacher_of(family, rows, parts, y_proxy, scale, intercept)
+            parts = X, labelled, X_proxy, known
+            teacher = inference.teacher_of(family, rows, parts, y_proxy, intercept)
             single = judged and not worth and not teacher.paired
             if single and inference.is_made_from(teacher.design, teacher.on_proxy, family, rows):
                 teacher, made = None, [""]
         if made:
             warnings.warn(
                 f"X_proxy and y_proxy{', '.join(made)} agree with X and y more closely than "
-                f"independent rows do (a chance below {INFERENCE.too_alike:.0%}): they seem to be "
+                f"independent rows do (a chance below {FITTING.too_alike:.0%}): they seem to be "
                 "made from them, and are left out. Fit a generator to one half of the labelled "
                 "rows and pass the other half as X and y.",
                 stacklevel=3,
             )
         found = fitting.learn(settings, family, rows, moment, teacher)
-        self._w, trial, choice, self._rectifier, estimate = found
-        self.n_labels_ = int(rows.X.shape[0])
-        (_, self.alpha_, power), self.n_steps_, self.cv_curve_, *_ = trial
+        self._w, trial, self.alpha_, choice, self._rectifier, estimate = found
+        self.n_labels_, self.cv_curve_ = int(rows.X.shape[0]), trial.curve
         choice = replace(choice, tables=worth.words) if worth else choice
         self._choice = tuple(vars(choice).values())
         self.tables_ = worth and worth.shares
         self._estimate = None if estimate is None else tuple(estimate)
-        self.power_ = power if estimate is None or power is not None else estimate.power
+        self.power_ = 0.0 if estimate is None else estimate.power
         self.coef_, self.intercept_ = self._shape(self._w)
         return self
 
@@ -140,7 +136,7 @@ class ProxyGLM(LinearModel, ABC):
             X, y, weights = self._rows
             rows = inputs.Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
             rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
-            others = None if self._others is None else fitting.Moment(*self._others)
+            others = None if self._others is None else inference.Moment(*self._others)
             self._estimate = tuple(
                 fitting.estimate(self.family, rows, self._w, self.fit_intercept, others)
             )
@@ -199,7 +195,7 @@ class ProxyGLM(LinearModel, ABC):
         all_y = np.append(y_known, marks)
         self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
         self._rows = None
-        self._others = None if rows.moment is None else tuple(fitting.factorise(*rows.moment))
+        self._others = None if rows.moment is None else tuple(rows.moment)
         return self._learn((X_known, y_known, labelled), rows.weights, None, None)
 
     # -- what differs between estimators ------------------------------------------------------
@@ -338,30 +334,21 @@ class ProxyRegressor(LinearRegressor, ProxyGLM):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
-    r"""Logistic regression that learns the geometry of the inputs from rows without labels.
+    r"""Logistic regression on few labels, with the help of a teacher, other data or more inputs.
 
-    Full-gradient ProxyProx on the labelled rows, with the label-free loss on *all* inputs as
-    proxy: the steps go from the constant model towards the minimiser on the labelled rows, and
-    how far is chosen by cross-validation on the labelled rows.
+    Fits that are pulled towards zero by an L2 term, and towards the model that imitates the
+    teacher's answers, are weighed by cross-validation on the labelled rows and averaged.
 
     Parameters
     ----------
     alpha : float, sequence of float or "auto"
-        Strength of a penalty ``alpha (l1_ratio ‖w‖₁ + (1 − l1_ratio)/2 ‖w‖²)`` on the mean loss;
-        of several, cross-validation picks one. "auto" is a grid made from the data; with a given
-        number of steps and no L1 part it is zero, because the steps regularise.
-    l1_ratio : float
-        Share of the L1 norm, in [0, 1].
-    n_steps : int, "auto", "cv" or "converged"
-        Outer steps; "converged" goes to the minimiser of the labelled loss. "auto" does so for a
-        single ``alpha`` without a teacher; with more than 250 labels and several strengths it
-        chooses among their minimisers, otherwise it is "cv".
-    max_steps : int
-        Most steps that cross-validation tries.
+        Strength of the penalty ``alpha/2 ‖w‖²`` on the mean loss of labels alone; of several,
+        cross-validation weighs them, or picks one of more than 250 labels. "auto" is a grid made
+        from the data.
     power : float or "tuned"
         λ of the paired correction when ``y_proxy`` is given: 0 ignores the teacher, 1 is
-        prediction-powered inference, "tuned" finds the best λ and tries the other ways to use
-        the teacher, too, see ``choice_``.
+        prediction-powered inference (with ``alpha=0`` without any penalty), "tuned" tries all ways
+        to use the teacher, see ``choice_``.
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
         else five folds.
@@ -388,12 +375,11 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     tables_ : array or None
         Of several tables in X_proxy with answers the share of each in the combination's curvature,
         0 of a table that is left out; ``choice_`` has it in words. None of one table.
-    n_steps_, alpha_, power_ : int, float, float
-        What was chosen: steps (−1 for "converged"; of a mixture, the place of θ in its grid), the
-        strength of the penalty, λ of a corrected fit (zero, too, if ``inference_note_`` says that
-        there are no standard errors to tune it by).
+    alpha_, power_ : float
+        The strength that weighs most, and λ of the unregularised estimate (zero if
+        ``inference_note_`` says that there are no standard errors to tune it by).
     cv_curve_ : array
-        Mean held-out log-loss after 0, 1, 2, … steps.
+        Mean held-out log-loss of each strength, or θ, of the way that was preferred.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
         The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
     inference_note_ : str
@@ -585,7 +571,7 @@ class ProxyGammaRegressor(ProxyRegressor):
 
 
 class ProxyRidge(ProxyRegressor):
-    """Linear regression that learns the geometry of the inputs from rows without labels.
+    """Linear regression on few labels, with the help of a teacher, other data or more inputs.
 
     The parameters and attributes are those of
     :class:`~proxyprox.sklearn.ProxyLogisticRegression`; unlabelled rows come as ``X_proxy``,

@@ -28,7 +28,7 @@ from proxyprox.problems.glm import Design, as_targets
 from proxyprox.problems.protocols import Secant
 from proxyprox.problems.several import Several
 from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows
-from proxyprox.sklearn.policy import FITTING, INFERENCE
+from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 
@@ -114,6 +114,54 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
         return start
 
 
+# -- second moments -----------------------------------------------------------------------------
+
+
+class Moment(NamedTuple):
+    """``Σ s_i x_i x_iᵀ / Σ s_i`` of some rows, of wide tables its diagonal alone, and ``Σ s_i``."""
+
+    matrix: Array
+    weight: float
+
+    def mean_square(self, intercept: bool) -> float:
+        """Return the mean square of the columns but the constant."""
+        squares = self.matrix.diagonal() if self.matrix.ndim == 2 else self.matrix
+        return float(squares[: len(squares) - intercept].mean())
+
+
+def moment_of(design: Design, weights: Array | None = None) -> Moment:
+    """Return the second moment of a design's rows; a row of weight zero is left out, uncopied."""
+    weights = np.ones(design.rows) if weights is None else np.asarray(weights, dtype=np.float64)
+    total = float(weights.sum())
+    if design.width <= FITTING.widest:
+        return Moment(np.asarray(design.gram(weights / total), dtype=np.float64), total)
+    squares = design.X.power(2).T @ weights if design.sparse else weights @ np.square(design.X)
+    return Moment(np.append(squares / total, np.ones(int(design.intercept))), total)
+
+
+def pool(first: Moment, second: Moment | None) -> Moment:
+    """Return the moment of both sets of rows together."""
+    if second is None:
+        return first
+    total = first.weight + second.weight
+    matrix = (first.weight * first.matrix + second.weight * second.matrix) / total
+    return Moment(matrix, total)
+
+
+def unlabelled_moment(
+    known: Sequence[Any] | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
+) -> Moment | None:
+    """Return the moment of all rows without a label, and known ones; None if there are none."""
+    found = None if known is None else Moment(*known)
+    if unlabelled.any():
+        # By weights: a copy of the unlabelled rows would double the memory.
+        design = Design(X, intercept=intercept, checked=True)
+        found = pool(moment_of(design, unlabelled.astype(np.float64)), found)
+    if X_proxy is not None:
+        found = pool(moment_of(Design(X_proxy, intercept=intercept, checked=True)), found)
+    return found
+
+
 # -- a teacher ----------------------------------------------------------------------------------
 
 
@@ -135,8 +183,8 @@ class Teacher:
         Those rows, the answers there, and their weights.
     paired : bool
         Whether the teacher has answered on the labelled rows, too.
-    ridge, curvature : float and array of shape (C, C)
-        L2 strength of the student, and the mean curvature of its predictors' loss.
+    ridge : float
+        L2 strength of the student.
     """
 
     student: Array
@@ -148,22 +196,21 @@ class Teacher:
     weights: Array
     paired: bool
     ridge: float
-    curvature: Array
 
     @property
     def rows(self) -> float:
         """Number of the proxy's rows."""
         return float(self.weights.sum())
 
-    def tilted_loss(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Tilted:
-        """Return the loss of some labelled rows with the paired correction at the student."""
+    def tilt(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Array:
+        """Return the linear term of the paired correction of some labelled rows at the student."""
         design, family = loss.design, loss.family
         error = slopes(design, family, self.student, self.answers[rows])
         if power is None:
             own = slopes(design, family, self.student, targets_of(loss))
             power = tuned_power(own, error, ratio=len(error) / self.rows)
         same = np.ravel(design.pull(loss.sample_weight[:, None] * error)) / design.rows
-        return Tilted(loss, power * (self.slope - same))
+        return power * (self.slope - same)
 
 
 def soft_loss(
@@ -188,7 +235,7 @@ def imitate(
 
 
 def best_student(
-    design: Design, family: Family, answers: Array, weights: Array, scale: float, labels: GLM
+    design: Design, family: Family, answers: Array, weights: Array, labels: GLM
 ) -> tuple[Array, float]:
     """Return the student that the labels like best, and its L2 strength.
 
@@ -198,41 +245,41 @@ def best_student(
     faintest strength that lets it exist.
     """
     # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    *ridges, faintest = INFERENCE.student_ridges
-    rows, ridges = np.flatnonzero(weights), [*ridges, 1e-12 if family.quadratic else faintest]
-    student: Any = None
-    many = len(rows) > INFERENCE.enough * design.width * family.outputs
-    if many or len(rows) < FITTING.fewest:
-        ridges = ridges[-1:]
-    else:
+    *ridges, faintest = FITTING.student_ridges
+    top = design.largest_eigenvalue(weights / weights.sum())
+    ridges = [top * each for each in (*ridges, 1e-12 if family.quadratic else faintest)]
+    rows, student = np.flatnonzero(weights), None
+    if 2 < len(rows) <= FITTING.few * labels.dim:
         test, train = np.split(np.random.default_rng(0).permutation(rows), [len(rows) // 3])
         fitted, held_out = (
             (design.take(part), family, answers[part], weights[part]) for part in (train, test)
         )
         losses, loss = [], soft_loss(*held_out)
         for ridge in ridges:
-            student = imitate(*fitted, ridge * scale, student)
+            student = imitate(*fitted, ridge, student)
             losses.append(float(loss.value(student)))
         ridges = ridges[: int(np.argmin(losses)) + 1]
+    else:
+        ridges = ridges[-1:]
     found = []
     for ridge in ridges:
-        student = imitate(design, family, answers, weights, ridge * scale, student)
-        found.append((float(labels.value(student)), ridge * scale, student))
+        student = imitate(design, family, answers, weights, ridge, student)
+        found.append((float(labels.value(student)), ridge, student))
     _, strength, student = min(found, key=lambda each: each[0])
     return student, strength
 
 
 def teacher_of(
-    family: Family, rows: Labelled, parts: Any, y_proxy: Any, scale: float | None, intercept: bool
+    family: Family, rows: Labelled, parts: Any, y_proxy: Any, intercept: bool
 ) -> Teacher:
     """Sort a teacher's answers and fit the student that imitates it.
 
     ``parts`` are X, which of its rows have a label, X_proxy or None and the weights of its rows or
-    None; ``scale`` is the largest moment of the unlabelled inputs, None if there are none.
+    None.
     """
     X, labelled, X_proxy, known = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
-    if scale is None:
+    if X_proxy is None and labelled.all():
         got, allowed = Words("answers without X_proxy"), "answers on rows that have no label"
         raise ValueError(message("y_proxy", got, allowed, "Pass those rows as X_proxy."))
     given = np.atleast_1d(label_array(y_proxy, "y_proxy"))
@@ -252,13 +299,11 @@ def teacher_of(
     exact = soft_loss(design, family, there, weights)
     own = Design(rows.X, intercept=intercept, checked=True)
     labels = GLM(own, rows.y, family, sample_weight=rows.weights)
-    student, ridge = best_student(design, family, there, weights, scale, labels)
+    student, ridge = best_student(design, family, there, weights, labels)
     # Without answers on the labelled rows the student answers in the teacher's place.
     here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
-    C, slope = family.outputs, exact.gradient(student)
-    bend = np.reshape(family.expected_curvature(predictors(design, family, student)), (-1, C, C))
-    bend = np.tensordot(weights / weights.sum(), bend, 1)
-    return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge, bend)
+    slope = exact.gradient(student)
+    return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge)
 
 
 def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled) -> bool:
@@ -289,7 +334,7 @@ def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled)
             distance, freedom = distance + free * float(np.mean(gap**2 / error)), freedom + free
     # Of C classes that add up to one, C − 1 are free.
     scale = 1 - 1 / family.outputs if family.outputs > 1 else 1.0
-    return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < INFERENCE.too_alike)
+    return bool(scipy.stats.chi2.cdf(scale * distance, scale * freedom) < FITTING.too_alike)
 
 
 class Worth(NamedTuple):
@@ -356,7 +401,7 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilte
         rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
         student = imitate(*rows, least, teacher.student)
         exact = replace(teacher, student=student, slope=teacher.loss.gradient(student))
-        return exact.tilted_loss(loss, power=power)
+        return Tilted(loss, exact.tilt(loss, power=power))
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     return PairedLoss(loss, same, teacher.loss, power=power)
 
@@ -427,9 +472,9 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     free = width * max(family.outputs - 1, 1)
     if labels <= 2 * free:
         return f"{labels} labels are too few for {free} coefficients: label more rows."
-    if width * family.outputs <= INFERENCE.widest:
+    if width * family.outputs <= FITTING.widest:
         return ""
-    widest = f"There are more than {INFERENCE.widest} parameters"
+    widest = f"There are more than {FITTING.widest} parameters"
     return f"{widest}, for which no standard errors are computed."
 
 
@@ -438,7 +483,7 @@ def estimate_of(
 ) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment()`` is
+    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment`` is
     that of all inputs. Of several minimisers the one of least norm is taken, the constant not
     counted: what a vanishing ridge penalty tends to.
     """
@@ -459,7 +504,7 @@ def estimate_of(
         note = "A plane separates the labels: the estimate lies at infinity. Label more rows."
         return no_estimate(loss.dim, note)
     inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
-    loose = _undetermined(free, moment()) if free.shape[1] else np.zeros(len(free), dtype=np.bool_)
+    loose = _undetermined(free, moment) if free.shape[1] else np.zeros(len(free), dtype=np.bool_)
     if loose.all() or not np.isfinite(w).all():
         note = "Columns are constant or sums of others on the labelled rows: drop such columns."
         return no_estimate(loss.dim, note)
@@ -499,7 +544,7 @@ def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
     spread = share**2 @ (residuals - mean) ** 2
     if classifier:
         # If the labels were too few to hold any out, NaN stays NaN.
-        spread = np.maximum(spread, INFERENCE.wrong_answers * float(share @ share) ** 2)
+        spread = np.maximum(spread, FITTING.wrong_answers * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)
 
 
@@ -592,10 +637,10 @@ def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
 def _undetermined(free: Array, moment: Any) -> Array:
     """Return the columns of directions that predict nothing on labelled rows, but do on others."""
     # Relative to what the columns would predict if they did not cancel.
-    size = np.sqrt(np.maximum(np.diag(moment @ np.eye(len(free))), 0.0))
-    weight = np.linalg.norm(size[:, None] * free, axis=0)
-    values, vectors = np.linalg.eigh(free.T @ (moment @ free))
-    noise = 1e-14 * moment.top  # of rounding, where columns are of unlike units
+    square = np.maximum(moment.matrix.diagonal(), 0.0)
+    weight = np.linalg.norm(np.sqrt(square)[:, None] * free, axis=0)
+    values, vectors = np.linalg.eigh(free.T @ (moment.matrix @ free))
+    noise = 1e-14 * float(square.sum())  # of rounding, where columns are of unlike units
     apart = values > 1e-8 * float(weight.max()) ** 2 + noise
     lost = free @ vectors[:, apart]
     return np.asarray(np.sqrt((lost**2).sum(axis=1)) > LOOSE)

@@ -71,13 +71,6 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
 
 CHECKS: dict[str, Check] = {
     "alpha": partial(_word_or, {"auto": None}, _strengths),
-    "l1_ratio": _share,
-    "n_steps": partial(
-        _word_or,
-        {name: name for name in ("auto", "cv", "converged")},
-        partial(check.whole, least=0),
-    ),
-    "max_steps": check.whole,
     "power": partial(_word_or, {"tuned": None}, _share),
     "fit_intercept": check.flag,
 }
@@ -447,11 +440,9 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
     if n == N:
         text = f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation splits both."
         warnings.warn(f"{text} Pass another number of rows.", ProxyWarning, stacklevel=4)
-    if min(n, N) < FITTING.fewest:
+    if min(n, N) < 10:
         return
-    (centre, spread), (other_centre, other_spread) = (
-        _centre_and_spread(Z[:: -(-Z.shape[0] // FITTING.exact_size)]) for Z in (X, X_proxy)
-    )
+    (centre, spread), (other_centre, other_spread) = map(_centre_and_spread, (X, X_proxy))
     ratio = _median(other_spread / spread, 1.0)
     shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
     # Ten rows of one column may differ by more though they are alike.
@@ -464,6 +455,7 @@ def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
 
 def _centre_and_spread(X: Any) -> tuple[Array, Array]:
     """Return each column's median (zero if sparse), and the mean distance of what differs."""
+    X = X[:: -(-X.shape[0] // FITTING.exact_size)]
     sparse = scipy.sparse.issparse(X)
     centre = np.zeros(X.shape[1]) if sparse else np.median(X, axis=0)
     away = abs(X if sparse else X - centre)

@@ -24,9 +24,7 @@ from proxyprox._util.arrays import copy_tree, digest
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
-from proxyprox.problems.glm import Design
 from proxyprox.sklearn.estimators import ProxyGLM
-from proxyprox.sklearn.fitting import moment_of
 from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_mark, is_missing, mark_of
 
 Array = Any
@@ -112,7 +110,7 @@ def fit_to_labels(
 def uncertainty(estimator: Any, X: Any) -> Array:
     """Return the standard deviation of each row's label under the fitted classifier."""
     if not hasattr(estimator, "predict_proba"):
-        raise TypeError(message("criterion", "uncertainty", '"leverage" for a regressor'))
+        raise TypeError(message("criterion", "uncertainty", '"uniform" for a regressor'))
     p = estimator.predict_proba(X)
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
 
@@ -120,28 +118,15 @@ def uncertainty(estimator: Any, X: Any) -> Array:
 def margin(estimator: Any, X: Any) -> Array:
     """Return one minus the gap between the two likeliest classes of each row."""
     if not hasattr(estimator, "predict_proba"):
-        raise TypeError(message("criterion", "margin", '"leverage" for a regressor'))
+        raise TypeError(message("criterion", "margin", '"uniform" for a regressor'))
     p = np.sort(estimator.predict_proba(X), axis=1)
     return 1 - (p[:, -1] - p[:, -2])
-
-
-def leverage(estimator: Any, X: Any) -> Array:
-    """Return ``√(xᵀM⁻¹x)``: how much a row moves the fit, whatever its label."""
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        X = estimator[:-1].transform(X)
-    X = np.asarray(X) if hasattr(X, "iloc") else X
-    design = Design(X, intercept=last_step(estimator).fit_intercept)
-    moment = moment_of(design)
-    # A little of the top: directions hardly present must not swallow the budget.
-    scaled = moment.vectors / np.sqrt(moment.values + 1e-3 * moment.top)
-    return np.linalg.norm(np.asarray(design.predict(scaled)), axis=1)
 
 
 CRITERIA: dict[str, Criterion | None] = {
     "uniform": None,
     "margin": margin,
     "uncertainty": uncertainty,
-    "leverage": leverage,
 }
 
 
@@ -295,7 +280,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     batch_size : int
         Rows drawn at a time; with a criterion repeats among them are not asked about again.
     criterion : str or callable
-        "uniform", "margin" and "uncertainty" (classifiers), "leverage", or a function of the
+        "uniform", "margin" and "uncertainty" (classifiers), or a function of the
         fitted estimator and X that returns a score ≥ 0 for each row.
     floor : float
         Share of uniform draws in a criterion's, in (0, 1]: no weight exceeds ``1/floor``.

@@ -25,7 +25,7 @@ from proxyprox_app.cli import app
 @pytest.fixture(autouse=True)
 def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fit roughly: what a fit finds is tested elsewhere."""
-    quick = partial(ProxyLogisticRegression, alpha=0.1, n_steps=3)
+    quick = partial(ProxyLogisticRegression, alpha=0.1)
     monkeypatch.setattr("proxyprox.sklearn.ProxyLogisticRegression", quick)
 
 

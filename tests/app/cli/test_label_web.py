@@ -41,7 +41,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     classes = [f"up{EVIL}", "down"]
     pool = read_pool(path, ROLES, {"number": "number"}, classes)
     budget = LabelBudget(
-        ProxyLogisticRegression(alpha=0.1, n_steps=3), pool.X, budget=12, batch_size=4,
+        ProxyLogisticRegression(alpha=0.1), pool.X, budget=12, batch_size=4,
         path=tmp_path / "answers", about={"classes": classes},
     )  # fmt: skip
     with budget, Server(Session(budget, pool, classes), f"rows{EVIL}.csv", 0) as found:

@@ -71,7 +71,7 @@ def test_the_weights_predict_what_the_estimator_does(name: str, classes: int) ->
     task = "classification" if classes else "regression"
     fitted = make_model(name, task, folds=2)
     if name == "proxyprox":
-        fitted.set_params(cv=2, max_steps=8)
+        fitted.set_params(cv=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # settings that newer releases name otherwise
         fitted.fit(X, y)
