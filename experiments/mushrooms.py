@@ -202,7 +202,8 @@ def run_job(config: Config, job: Job) -> list[Point]:
         return one_full_gradient(config, job)
     target = target_loss(config)
     # Random labels, as in the paper; which ones cannot matter, and a test shows it.
-    proxy = target.label_free(rng=np.random.default_rng([job.seed, 1]))
+    labels = np.random.default_rng([job.seed, 1]).integers(2, size=target.design.rows)
+    proxy = pp.logistic_regression(target.design.X, labels, classes=(0, 1), l2=target.l2)
     if job.panel == SUBSAMPLED:
         sgd, *_, adam = rivals()
         candidate = adam if job.method == adam.name else sgd

@@ -29,7 +29,7 @@ from proxyprox.inner.base import (
     SolverPolicy,
     Subproblem,
 )
-from proxyprox.inner.box import absolute
+from proxyprox.inner.exact import absolute
 from proxyprox.methods.base import Answers, OuterStep
 from proxyprox.methods.quasi_newton import Curvature, Metric, ProxyBFGS, conjugate, updated, usable
 from proxyprox.oracle import FreeProxy, MeteredProxy, Remembered

@@ -7,7 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -62,12 +62,8 @@ class MeteredProxy:
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
-        self.facts, self.hessian = facts_of(proxy), None
-        if has(proxy, "hessian"):
-            self.hessian = partial(self._checked_hessian, proxy.hessian)
-        if (sampled := self.facts.sampled_hessian) is not None:
-            metered = partial(self._checked_hessian, sampled)
-            self.facts = replace(self.facts, sampled_hessian=metered)
+        self.facts = facts_of(proxy)
+        self.hessian = self._hessian if has(proxy, "hessian") else None
         self.solve_shifted = self._solve_shifted if has(proxy, "solve_shifted") else None
         self.sample = partial(self._timed, proxy.sample) if has(proxy, "sample") else None
         self.fault: tuple[str, Vector] | None = None
@@ -153,9 +149,9 @@ class MeteredProxy:
         product = copy_array(as_gradient("the proxy's hvp", answer, w))
         return self._note_fault(w, product, "Hessian product")
 
-    def _checked_hessian(self, function: Any, w: Vector, *share: float) -> Matrix:
+    def _hessian(self, w: Vector) -> Matrix:
         self._count("proxy_hessians")
-        hessian = self._timed(function, copy_array(w), *share)
+        hessian = self._timed(self.proxy.hessian, copy_array(w))
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
             got = Words(f"shape {shape}" if shape else f"a {type(hessian).__name__}")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.problems import Regularized
+from proxyprox.problems import regularized
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)
@@ -69,8 +69,8 @@ def test_what_differs_is_named(name, safeguard, tmp_path):
 
 def test_another_batch_size_inside_of_a_wrapper_is_refused(tmp_path):
     def wrapped(batch_size):
-        loss = Regularized(target(batch_size=batch_size), 0.1, np.zeros(4))
-        return {"problem": pp.Problem(loss), "rng": 0, "checkpoint": tmp_path / "run"}
+        problem = regularized(pp.Problem(target(batch_size=batch_size)), 0.1, np.zeros(4))
+        return {"problem": problem, "rng": 0, "checkpoint": tmp_path / "run"}
 
     pp.minimize(**wrapped(6), steps=2)
     assert pp.minimize(**wrapped(6), steps=3).steps == 3

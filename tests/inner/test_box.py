@@ -5,8 +5,7 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.inner.box import minimise_in_box
-from proxyprox.inner.exact import find_minimum
+from proxyprox.inner.exact import find_minimum, minimise_in_box
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(-0.1, 0.2), (-30.0, 30.0), (0.0, np.inf)])

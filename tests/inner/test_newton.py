@@ -10,7 +10,6 @@ from proxyprox._util.arrays import factor_positive
 from proxyprox.inner import ClosedForm, Newton, NewtonCG, NonFiniteError, QuasiNewton, Subproblem
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.newton import add_secant, quasi_newton_direction
-from proxyprox.problems.combination import Tilted
 from proxyprox.stopping import Residual
 
 
@@ -121,31 +120,6 @@ def test_eta_that_changes_needs_another_factor_and_no_hessian(logistic):
         phi = Subproblem(proxy, 0.01 * rng.normal(size=6), w, eta)
         solve(QuasiNewton(), phi, memory=memory)
     assert len(calls) == 1
-
-
-def test_many_rows_are_sampled_and_the_answer_is_exact():
-    rng = np.random.default_rng(8)
-    loss = logistic_regression(rng.normal(size=(4000, 3)), np.arange(4000) % 2, l2=0.01)
-    shares = []
-
-    class Watched(Tilted):
-        def _sampled_hessian(self, w, share):
-            shares.append(share)
-            return super()._sampled_hessian(w, share)
-
-    proxy = Watched(loss, np.zeros(3))
-    phi = Subproblem(proxy, rng.normal(size=3), rng.normal(size=3), 10.0)
-    w = solve(QuasiNewton(), phi).w
-    assert 0 < shares[0] < 0.5
-    np.testing.assert_allclose(w, solve(Newton(), phi).w, atol=1e-8)
-    # Rows that tell nothing of a direction: the sample fails, and more of them help.
-    rare = np.ones((4000, 2))
-    rare[:, 1] = np.arange(4000) == 17
-    loss = logistic_regression(100 * rare, np.arange(4000) % 2, l2=1e-6)
-    phi = Subproblem(loss, np.array([0.0, 1e-3]), np.zeros(2), np.inf)
-    np.testing.assert_allclose(
-        solve(QuasiNewton(), phi, tol=1e-8).w, solve(Newton(), phi, tol=1e-10).w, rtol=1e-3
-    )
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])

@@ -11,8 +11,7 @@ import scipy.optimize
 
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
-from proxyprox.inner.box import box_minimum
-from proxyprox.inner.exact import minimise_exactly
+from proxyprox.inner.exact import box_minimum, minimise_exactly
 from proxyprox.methods.quasi_newton import (
     Curvature,
     conjugate,

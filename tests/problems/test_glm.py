@@ -60,20 +60,6 @@ def test_curvature_follows_an_array_changed_in_place(make_case):
     np.testing.assert_allclose(case.loss.hvp(w, v), want @ v, atol=1e-7)
 
 
-def test_curvature_of_a_point_is_evaluated_once(make_case):
-    case = make_case("logistic", "dense", intercept=False, weighted=False)
-    w = case.points[0]
-    calls = []
-    variance = type(case.loss.family).variance
-    case.loss.family = type(
-        "Counted", (type(case.loss.family),),
-        {"variance": lambda self, z: calls.append(1) or variance(self, z)},
-    )()  # fmt: skip
-    for v in case.points:
-        case.loss.hvp(w, v)
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("kind", ["dense", "torch"])
 def test_classifiers_survive_extreme_predictions(kind, array, stored):
     X = np.array([[1.0], [1.0], [-1.0], [-1.0]])
@@ -122,21 +108,16 @@ def test_constants_of_least_squares_are_its_eigenvalues(kind, weighted, make_cas
 
 @pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
 def test_the_difference_to_the_target_is_linear(case, array):
-    neutral = case.loss.label_free()
-    random = case.loss.label_free(rng=np.random.default_rng(5))
+    proxy = case.loss.label_free()
     v, w = (case.native(point) for point in case.points[:2])
-    for proxy in (neutral, random):
-        np.testing.assert_allclose(
-            array(proxy.hessian(w)), case.reference_hessian(case.points[1]),
-            atol=1e-8,
-        )  # fmt: skip
-        np.testing.assert_allclose(
-            array(proxy.gradient(w) - proxy.gradient(v)),
-            array(case.loss.gradient(w) - case.loss.gradient(v)),
-            atol=1e-13,
-        )
-    # The labels do differ: the gradients themselves are not the same.
-    assert np.abs(array(neutral.gradient(w) - random.gradient(w))).max() > 1e-3
+    np.testing.assert_allclose(
+        array(proxy.hessian(w)), case.reference_hessian(case.points[1]), atol=1e-8
+    )
+    np.testing.assert_allclose(
+        array(proxy.gradient(w) - proxy.gradient(v)),
+        array(case.loss.gradient(w) - case.loss.gradient(v)),
+        atol=1e-13,
+    )
 
 
 def test_observed_labels_make_the_target_gradient(case, array):

@@ -48,16 +48,6 @@ def test_a_long_table_is_read_in_blocks(monkeypatch, family):
     np.testing.assert_allclose(gradient, whole[0], rtol=1e-12)
 
 
-def test_sampled_hessians_are_of_the_same_rows_each_time_and_near_the_whole():
-    rng = np.random.default_rng(3)
-    loss = logistic_regression(rng.normal(size=(5000, 3)), rng.integers(2, size=5000), l2=0.1)
-    w = rng.normal(size=3)
-    some = loss.sampled_hessian(w, 0.2)
-    np.testing.assert_array_equal(some, loss.sampled_hessian(w, 0.2))
-    np.testing.assert_array_equal(loss.sampled_hessian(w, 0.9), loss.hessian(w))
-    assert 0 < np.linalg.norm(some - loss.hessian(w), 2) < 0.1 * np.linalg.norm(some, 2)
-
-
 @pytest.mark.parametrize("intercept", [False, True])
 def test_float32_data_stay_and_vectors_of_numpy_are_float64(
     family, kind, intercept, regression, stored, labels

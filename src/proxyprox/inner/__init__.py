@@ -1,10 +1,14 @@
 """Inner solvers: how a subproblem is minimised."""
 
 from proxyprox.inner.base import Auto, InnerResult, InnerSolver, NonFiniteError, Subproblem
-from proxyprox.inner.first_order import GradientDescent, Nesterov, StochasticGradient
+from proxyprox.inner.first_order import (
+    GradientDescent,
+    Nesterov,
+    ProximalGradient,
+    StochasticGradient,
+)
 from proxyprox.inner.lbfgs import LBFGS
 from proxyprox.inner.newton import ClosedForm, Newton, NewtonCG, QuasiNewton
-from proxyprox.inner.proximal import ProximalGradient
 
 __all__ = [
     "LBFGS", "Auto", "ClosedForm", "GradientDescent", "InnerResult", "InnerSolver", "Nesterov",

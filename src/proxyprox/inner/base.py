@@ -472,15 +472,39 @@ class InnerSolver(Protocol):
 
 
 class Solver:
-    """What the package's own solvers have in common."""
+    """What the package's own solvers have in common; most of them only say what a step is."""
 
     handles_penalty: ClassVar[bool] = False
+    max_steps: int
 
     def __post_init__(self) -> None:
         """Check the numbers of steps."""
         for name in ("steps", "max_steps", "max_products", "history"):
             if hasattr(self, name):
                 whole(name, getattr(self, name))
+
+    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
+        """Return what takes a step from a point, and when to give up."""
+        raise NotImplementedError
+
+    def solve(
+        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
+    ) -> InnerResult:
+        """Take steps until the criterion is met, none helps, or there were enough."""
+        step, patience = self.begin(phi, start, memory)
+        point, first = Point.at(phi, start), None
+        for t in range(self.max_steps + 1):
+            progress = phi.progress(point.w, point.gradient, t, first)
+            first = progress.start_residual
+            if stop(progress) or t == self.max_steps:
+                break
+            if patience is not None and patience.is_exhausted(progress.residual):
+                break
+            moved = step(point, first)
+            if moved is None:
+                break
+            point = moved
+        return InnerResult(point.w, progress)
 
 
 @dataclass(frozen=True)
@@ -561,23 +585,12 @@ class Auto:
         return Choice(inner.LBFGS(), "the proxy offers values and gradients only")
 
 
-def first_share(work: Work, size: int) -> float:
-    """Return the share of the rows whose Hessian is good enough to begin with.
-
-    50 to 200 rows for each parameter, a Hessian that is off by about a tenth: as many as take no
-    longer than a gradient.
-    """
-    enough = size / work.rows
-    share = min(max(work.gradient / work.hessian, 50 * enough), 200 * enough)
-    return share if 2 * share <= 1 else 1.0
-
-
 def worth_keeping(work: Work | None, size: int) -> tuple[bool, str]:
     """Tell whether a d × d Hessian is worth keeping, and why."""
     if work is None:
         limit = SolverPolicy.dense
         return size <= limit, f", {'at most' if size <= limit else 'more than'} {limit}"
-    kept = first_share(work, size) * work.hessian + SolverPolicy.factors * size**3
+    kept = work.hessian + SolverPolicy.factors * size**3
     products = SolverPolicy.products * work.gradient
     times = f": to keep it takes about {kept / 1e9:.1g} s a run, products {products / 1e9:.1g} s"
     return kept <= products, times
@@ -642,45 +655,8 @@ class Point(NamedTuple):
         return cls(w, gradient, norm(gradient))
 
 
-def descend(
-    phi: Subproblem,
-    start: Vector,
-    stop: Criterion,
-    max_steps: int,
-    step: Callable[[Point, float], Point | None],
-    patience: Patience | None = None,
-) -> InnerResult:
-    """Take steps until the criterion is met, none helps, or there were enough.
-
-    Parameters
-    ----------
-    phi : Subproblem
-        What to minimise.
-    start : array
-        Where to begin.
-    stop : Criterion
-        When it is good enough.
-    max_steps : int
-        Steps at most.
-    step : callable
-        Takes the point and the residual at the start; returns the next point, or None when no
-        step helps.
-    patience : Patience, optional
-        When to give up.
-    """
-    point, first = Point.at(phi, start), None
-    for t in range(max_steps + 1):
-        progress = phi.progress(point.w, point.gradient, t, first)
-        first = progress.start_residual
-        if stop(progress) or t == max_steps:
-            break
-        if patience is not None and patience.is_exhausted(progress.residual):
-            break
-        moved = step(point, first)
-        if moved is None:
-            break
-        point = moved
-    return InnerResult(point.w, progress)
+# Takes a point and the residual at the start; returns the next point, None if no step helps.
+Moves = tuple[Callable[[Point, float], Point | None], Patience | None]
 
 
 def damped_step(

@@ -32,15 +32,12 @@ class LBFGS(Solver):
     history : int
         Secant pairs kept.
     max_steps : int
-        Give up after this many steps, with the rule recorded as not held.
+        See :class:`Newton`.
 
     Examples
     --------
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.inner import LBFGS
-    >>> problem = Problem(Quadratic([[2.0]], b=[-2.0]), proxy=Quadratic([[1.0]]))
-    >>> minimize(problem, inner=LBFGS(), steps=60).w.round(3)
-    array([1.])
+    >>> LBFGS(history=5).needs
+    ('value', 'gradient')
     """
 
     history: int = 10

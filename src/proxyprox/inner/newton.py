@@ -16,6 +16,7 @@ from proxyprox.inner.base import (
     Criterion,
     InnerResult,
     Memory,
+    Moves,
     NonFiniteError,
     Point,
     Progress,
@@ -23,8 +24,6 @@ from proxyprox.inner.base import (
     SolverPolicy,
     Subproblem,
     damped_step,
-    descend,
-    first_share,
 )
 from proxyprox.problems.problem import facts_of
 
@@ -96,11 +95,9 @@ class Newton(Solver):
 
     needs: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
 
-    def solve(
-        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
-    ) -> InnerResult:
-        """Take damped Newton steps until the criterion is met or rounding is reached."""
-        return descend(phi, start, stop, self.max_steps, lambda at, _: newton_step(phi, at))
+    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
+        """Return the damped Newton step."""
+        return lambda at, _: newton_step(phi, at), None
 
 
 def newton_step(phi: Subproblem, at: Point) -> Point | None:
@@ -139,11 +136,8 @@ class NewtonCG(Solver):
 
     Examples
     --------
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.inner import NewtonCG
-    >>> problem = Problem(Quadratic([[2.0]], b=[-2.0]), proxy=Quadratic([[1.0]]))
-    >>> minimize(problem, inner=NewtonCG(), steps=60).w.round(3)
-    array([1.])
+    >>> NewtonCG().needs
+    ('value', 'gradient', 'hvp')
     """
 
     max_steps: int = 100
@@ -151,10 +145,8 @@ class NewtonCG(Solver):
 
     needs: ClassVar[tuple[str, ...]] = ("value", "gradient", "hvp")
 
-    def solve(
-        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
-    ) -> InnerResult:
-        """Take inexact Newton steps until the criterion is met or rounding is reached."""
+    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
+        """Return the inexact Newton step."""
 
         def step(point: Point, first: float) -> Point | None:
             # Forcing term: loose far away, superlinear in the end.
@@ -162,7 +154,7 @@ class NewtonCG(Solver):
             direction = self._direction(phi, point, forcing * point.residual)
             return damped_step(phi, point, direction)
 
-        return descend(phi, start, stop, self.max_steps, step)
+        return step, None
 
     def _direction(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
@@ -214,13 +206,12 @@ class QuasiNewton(Solver):
     steps need one or two proxy gradients and no Hessian. None of what is kept depends on η but the
     factor, which is made anew. The Hessian is evaluated again when steps that fail to shrink the
     gradient tenfold have taken as long as that would (by the proxy's ``work``; two steps running
-    where it says nothing). Of many rows a sample is enough to begin with (``sampled_hessian``,
-    where the proxy has it); the next one for the same subproblem is of twice as many.
+    if it says nothing).
 
     Parameters
     ----------
     max_steps : int
-        Give up after this many steps, with the rule recorded as not held.
+        See :class:`Newton`.
 
     References
     ----------
@@ -229,21 +220,16 @@ class QuasiNewton(Solver):
 
     Examples
     --------
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.inner import QuasiNewton
-    >>> problem = Problem(Quadratic([[2.0]], b=[-2.0]), proxy=Quadratic([[1.0]]))
-    >>> minimize(problem, inner=QuasiNewton(), steps=60).w.round(3)
-    array([1.])
+    >>> QuasiNewton().needs
+    ('value', 'gradient', 'hessian')
     """
 
     max_steps: int = 200
 
     needs: ClassVar[tuple[str, ...]] = ("value", "gradient", "hessian")
 
-    def solve(
-        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
-    ) -> InnerResult:
-        """Step with the kept Hessian; evaluate it again only when it stops paying."""
+    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
+        """Return the step with the kept Hessian, which is evaluated again when it stops paying."""
         kept, slow = _Kept(phi, memory, int(start.shape[0])), 0
 
         def step(point: Point, _: float) -> Point | None:
@@ -251,13 +237,10 @@ class QuasiNewton(Solver):
             # What is due since the solves before is evaluated at the start: their points may have
             # been far away.
             fresh = kept.due or slow >= kept.patience
-            if fresh:
+            moved = None if fresh else kept.step(point)
+            if moved is None:
                 kept.build(point)
-                slow = 0
-            moved = kept.step(point)
-            if moved is None and not fresh:
-                kept.build(point)
-                moved = kept.step(point)
+                moved, slow = kept.step(point), 0
             if moved is None:
                 return None
             failed = moved.residual > 0.1 * point.residual
@@ -265,7 +248,7 @@ class QuasiNewton(Solver):
             kept.add(point, moved, failed)
             return moved
 
-        return descend(phi, start, stop, self.max_steps, step)
+        return step, None
 
 
 class _Kept:
@@ -275,30 +258,18 @@ class _Kept:
         self.phi, self.memory = phi, memory
         if memory and memory["hessian"].shape != (size, size):
             memory.clear()
-        facts = facts_of(phi.proxy)
-        work, self._sampled = facts.work, facts.sampled_hessian
-        self._share = first_share(work, size) if work and self._sampled else 1.0
-        # In units of a gradient.
-        self._cost = work.hessian / work.gradient if work else None
-        in_all = self.patience if work else 20.0
+        work = facts_of(phi.proxy).work
+        # How many slow steps the next Hessian is worth, running and in all.
+        self.patience, in_all = 2.0, 20.0
+        if work is not None:
+            self.patience = in_all = min(max(work.hessian / work.gradient, 1.0), 50.0)
         self.due = not memory or memory["slow"] >= in_all
         if not self.due and memory["eta"] != phi.eta:
             self._factorise(memory["hessian"], memory["secants"], memory["slow"])
 
-    @property
-    def patience(self) -> float:
-        """How many slow steps the next Hessian is worth."""
-        return 2.0 if self._cost is None else min(max(self._share * self._cost, 1.0), 50.0)
-
     def build(self, point: Point) -> None:
         """Evaluate the Hessian at a point."""
-        proxy, share = self.phi.proxy, self._share
-        if share < 1 and self._sampled is not None:
-            self._factorise(self._sampled(point.w, share))
-        else:
-            self._factorise(proxy.hessian(point.w))
-        # If that does not do for this subproblem, more rows may.
-        self._share = 2 * share if 4 * share <= 1 else 1.0
+        self._factorise(self.phi.proxy.hessian(point.w))
 
     def _factorise(self, hessian: Matrix, secants: Secants = (), slow: int = 0) -> None:
         factor = arrays.factor_positive(arrays.add_to_diagonal(hessian, self.phi.pull))

@@ -52,8 +52,7 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import flag, nonnegative, whole
 from proxyprox.inner.base import NonFiniteError, SolverPolicy
-from proxyprox.inner.box import absolute, box_minimum, factored
-from proxyprox.inner.exact import find_minimum
+from proxyprox.inner.exact import absolute, box_minimum, factored, find_minimum
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box

@@ -1,6 +1,6 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
-from proxyprox.problems.combination import MixedProxy, Regularized, ScaledProxy, regularized
+from proxyprox.problems.combination import MixedProxy, ScaledProxy, regularized
 from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.functions import FunctionObjective, FunctionProxy
@@ -45,7 +45,6 @@ __all__ = [
     "Problem",
     "Proxy",
     "Quadratic",
-    "Regularized",
     "ScaledProxy",
     "Uncertainty",
     "ValueObjective",

@@ -8,7 +8,7 @@ summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity,
           if every part offers them
 kept      sample, everything, exact, samples, cost, epsilon, gradient_from, repeatable, of the
           first part; solve_shifted if there is one part
-facts     work, sampled_hessian and hessian_terms of all parts; empirical, refuses and divisible
+facts     work and hessian_terms of all parts; empirical, refuses and divisible
           of the first; start of the first that has one
 ========  ==================================================================================
 """
@@ -24,14 +24,30 @@ import numpy as np
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, zeros_like
 from proxyprox._util.validation import has, message
-from proxyprox.corrections import Paired
 from proxyprox.problems.identity import combined_fingerprint
 from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
 from proxyprox.problems.protocols import Batch, Facts, Summable, Work
 
 
 class Combination(Summable):
-    """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part."""
+    """``Σ s_i f_i(w) + ⟨c, w⟩ + μ/2 ‖w − w_0‖²``; batches are those of the first part.
+
+    Parameters
+    ----------
+    parts, weights : sequences
+        The losses f_i and the numbers s_i.
+    tilt : array, optional
+        c.
+    mu, centre : float and array, optional
+        μ and w_0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Quadratic
+    >>> Combination([Quadratic(np.eye(1))], [2.0], tilt=np.array([-2.0])).gradient(np.ones(1))
+    array([0.])
+    """
 
     def __init__(
         self,
@@ -79,7 +95,6 @@ class Combination(Summable):
         if len(works) == len(stated):
             gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
-        sampled = all(each.sampled_hessian is not None for each in stated)
         helper = stated[0].helper if len(stated) == 1 else None
         if helper is not None:
             helper = Combination(
@@ -89,8 +104,7 @@ class Combination(Summable):
         return Facts(
             empirical=stated[0].empirical, refuses=stated[0].refuses,
             divisible=stated[0].divisible, start=next(map(zeros_like, starts), None),
-            work=work, sampled_hessian=self._sampled_hessian if sampled else None,
-            hessian_terms=tuple(self._hessian_terms()), helper=helper,
+            work=work, hessian_terms=tuple(self._hessian_terms()), helper=helper,
             solver=None if helper is None else stated[0].solver,
         )  # fmt: skip
 
@@ -145,13 +159,7 @@ class Combination(Summable):
         return product + self._mu * v if self._mu else product
 
     def _hessian(self, w: Vector) -> Matrix:
-        return self._with_mu(self._sum(self._each("hessian", w)))
-
-    def _sampled_hessian(self, w: Vector, share: float) -> Matrix:
-        ways = [facts_of(part).sampled_hessian for part in self.parts]
-        return self._with_mu(self._sum([way(copy_tree(w), share) for way in ways if way]))
-
-    def _with_mu(self, matrix: Matrix) -> Matrix:
+        matrix = self._sum(self._each("hessian", w))
         return add_to_diagonal(matrix, self._mu) if self._mu else matrix
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
@@ -162,36 +170,26 @@ class Combination(Summable):
         return solved if scale == 1 else solved / scale
 
     def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        others = self._batches(batch)[1:]
         told = self.parts[0].gradient_from(copy_tree(w), batch, observations)
-        terms = [copy_tree(told[1] if isinstance(told, tuple) else told)]
-        terms += self._each("gradient", w, others, self.parts[1:])
-        return self._with_slope(self._sum(terms), w)
+        others = self._each("gradient", w, self._batches(batch), skip=1)
+        own = copy_tree(told[1] if isinstance(told, tuple) else told)
+        return self._with_slope(self._sum([own, *others]), w)
 
-    def _each(
-        self,
-        name: str,
-        w: Vector,
-        arguments: Sequence[Any] = (),
-        parts: Sequence[Any] | None = None,
-    ) -> list[Any]:
+    def _each(self, name: str, w: Vector, given: Sequence[Any] = (), skip: int = 0) -> list[Any]:
         """Return what each part answers; a part may write into w, and answer in one buffer."""
-        parts = self.parts if parts is None else parts
-        arguments = arguments or [()] * len(parts)
-        return [
-            copy_tree(getattr(part, name)(copy_tree(w), *own))
-            for part, own in zip(parts, arguments, strict=True)
-        ]
+        pairs = zip(self.parts, given or [()] * len(self.parts), strict=True)
+        return [copy_tree(getattr(part, name)(copy_tree(w), *own)) for part, own in [*pairs][skip:]]
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         """Return what of a batch each part's gradient is given."""
         return [batch] * len(self.parts)
 
     def _sum(self, terms: Sequence[Any]) -> Any:
-        total = terms[0] if self.weights[0] == 1 else self.weights[0] * terms[0]
-        for weight, term in zip(self.weights[1:], terms[1:], strict=True):
-            total = total + weight * term
-        return total
+        first, *others = (
+            term if weight == 1 else weight * term
+            for weight, term in zip(self.weights, terms, strict=True)
+        )
+        return sum(others, start=first)
 
     def _with_slope(self, gradient: Vector, w: Vector) -> Vector:
         if self._tilt is not None:
@@ -280,112 +278,6 @@ class MixedProxy(Combination):
         return [(own,) for own in batch[0]]
 
 
-class Tilted(Combination):
-    """``f(w) + ⟨c, w⟩``; curvature is untouched.
-
-    A paired correction ``c = λ(∇L̂_N − ∇L̂_n)`` that is measured at one point needs the teacher's
-    rows once, instead of at every step.
-
-    Parameters
-    ----------
-    loss : loss
-        f.
-    tilt : array
-        c.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Quadratic
-    >>> Tilted(Quadratic(np.eye(1)), np.array([-2.0])).gradient(np.array([2.0]))
-    array([0.])
-    """
-
-    def __init__(self, loss: Any, tilt: Vector) -> None:
-        self.loss = loss
-        self.tilt = check.vector("tilt", tilt, getattr(loss, "dim", None))
-        super().__init__([loss], [1.0], tilt=self.tilt)
-
-
-class PairedLoss(Combination):
-    r"""``L_n(w) + λ(L̂_N(w) − L̂_n(w))``: labels, and the teacher on the same and on all rows.
-
-    For generalised linear models its minimiser is the power-tuned prediction-powered estimate;
-    the loss is convex for λ in [0, 1] because the three Hessians do not see labels.
-
-    Parameters
-    ----------
-    labels : loss
-        L_n, the labelled rows with their labels.
-    teacher_same : loss
-        L̂_n, the same rows with the teacher's answers.
-    teacher_all : loss
-        L̂_N, other (or all) rows with the teacher's answers.
-    power : float
-        λ in [0, 1].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import linear_regression
-    >>> one = np.ones((2, 1))
-    >>> loss = PairedLoss(
-    ...     linear_regression(one, [1.0, 2.0]),
-    ...     linear_regression(one, [1.5, 2.5]),
-    ...     linear_regression(np.ones((4, 1)), [2.0, 2.0, 3.0, 3.0]),
-    ...     power=1.0,
-    ... )
-    >>> loss.gradient(np.array([2.0]))
-    array([0.])
-    """
-
-    def __init__(
-        self, labels: Any, teacher_same: Any, teacher_all: Any, *, power: float = 1.0
-    ) -> None:
-        self.labels = _loss("PairedLoss", "labels", labels)
-        self.same = _loss("PairedLoss", "teacher_same", teacher_same)
-        self.all = _loss("PairedLoss", "teacher_all", teacher_all)
-        self.correction = Paired(power)
-        power = self.correction.power
-        super().__init__([labels, teacher_same, teacher_all], [1.0, -power, power])
-
-    def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
-        # Label and teacher on the same rows, as copies; all rows are cheap.
-        return [batch, copy_tree(batch), ()]
-
-    def _sum(self, terms: Sequence[Any]) -> Any:
-        return self.correction(*terms)
-
-
-class Regularized(Combination):
-    """``f(w) + μ/2 ‖w − w_0‖²``: how the convex theorem buys strong convexity.
-
-    Parameters
-    ----------
-    loss : loss
-        f.
-    mu : float
-        Strength, zero or more.
-    centre : array
-        w_0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Quadratic
-    >>> Regularized(Quadratic(np.eye(1)), 2.0, np.zeros(1)).gradient(np.ones(1))
-    array([3.])
-    """
-
-    def __init__(self, loss: Any, mu: float, centre: Vector) -> None:
-        if not check.offers(loss, "gradient"):
-            raise TypeError(message("loss", loss, "a loss with a gradient"))
-        self.loss = loss
-        self.mu = check.nonnegative("mu", mu)
-        self.centre = check.vector("centre", centre, getattr(loss, "dim", None))
-        super().__init__([loss], [1.0], mu=self.mu, centre=self.centre)
-
-
 def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     """Return the problem with ``μ/2 ‖w − centre‖²`` added to objective and proxy alike.
 
@@ -415,8 +307,9 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     0.5
     """
     check.instance("problem", problem, Problem, "a Problem(objective, proxy)")
+    mu, centre = check.nonnegative("mu", mu), check.vector("centre", centre, problem.dim)
     losses = (problem.objective, problem.proxy)
-    objective, proxy = (Regularized(loss, mu, centre) for loss in losses)
+    objective, proxy = (Combination([loss], [1.0], mu=mu, centre=centre) for loss in losses)
     return replace(problem, objective=objective, proxy=proxy)
 
 

@@ -165,6 +165,14 @@ class Family(ABC):
         parts = (share * (1 - u) * self.expected_curvature(u * z) for u, share in QUADRATURE)
         return z * z * sum(parts)
 
+    def loss_and_slope(self, z: Array, t: Array) -> tuple[Array, Array]:
+        """Return each row's loss and its derivative."""
+        return self.loss(z, t), self.slope(z, t)
+
+    def expected_loss_and_slope(self, z: Array) -> tuple[Array, Array]:
+        """Return both of the expected curvature."""
+        return self.expected_loss(z), self.expected_slope(z)
+
     def valid(self, t: Array) -> Array:
         """Tell for each finite number whether it is a label; by default all are."""
         return np.ones(t.shape, dtype=bool)
@@ -211,7 +219,7 @@ class CanonicalFamily(Family):
 
     def constant(self, t: Array) -> Array:
         """Return the part of each row's loss that does not depend on the parameters."""
-        return 0.0 * t
+        return 0.0
 
     def potential(self, z: Array) -> tuple[Array, Array]:
         """Return A(z) and A'(z) of each row at once."""
@@ -219,25 +227,24 @@ class CanonicalFamily(Family):
 
     def loss(self, z: Array, t: Array) -> Array:
         """Return ``A(z) − t·z`` plus the constant."""
-        return self.log_partition(z) - t * z + self.constant(t)
+        linear = t * z if self.outputs == 1 else namespace(z).sum(t * z, axis=1)
+        return self.log_partition(z) - linear + self.constant(t)
 
     def slope(self, z: Array, t: Array) -> Array:
         """Return ``A'(z) − t``."""
         return self.mean(z) - t
+
+    def loss_and_slope(self, z: Array, t: Array) -> tuple[Array, Array]:
+        """Return both of one A(z) and A'(z)."""
+        potential, mean = self.potential(z)
+        linear = t * z if self.outputs == 1 else namespace(z).sum(t * z, axis=1)
+        return potential - linear + self.constant(t), mean - t
 
     def curvature(self, z: Array, t: Array = None) -> Array:
         """Return ``A''(z)``, whatever the labels."""
         return self.variance(z)
 
     expected_curvature = curvature
-
-    def expected_slope(self, z: Array) -> Array:
-        """Return ``A'(z) − A'(0)``: any label would do, and this one leaves w = 0 stationary."""
-        return self.mean(z) - self.neutral
-
-    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
-        """Return labels that mean nothing, as in the paper's experiment."""
-        return rng.normal(size=rows)
 
 
 @dataclass(frozen=True)
@@ -336,10 +343,6 @@ class Logistic(CanonicalFamily):
         """Return the share of the positive class, with half a label added to each class."""
         return (weights @ targets + 0.5) / (weights.sum() + 1)
 
-    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
-        """Return classes drawn uniformly."""
-        return np.asarray(self.classes)[rng.integers(len(self.classes), size=rows)]
-
 
 @dataclass(frozen=True)
 class Softmax(CanonicalFamily):
@@ -360,7 +363,6 @@ class Softmax(CanonicalFamily):
     classifier = True
     prediction = "P(class) = exp(z of the class) / sum of exp(z) over the classes"
     max_curvature = 0.5
-    draw_labels = Logistic.draw_labels
 
     @property
     def outputs(self) -> int:
@@ -389,10 +391,6 @@ class Softmax(CanonicalFamily):
         small = np.exp(columns - top)
         total = small.sum(axis=0)
         return top + np.log(total), (small / total).T
-
-    def loss(self, z: Array, t: Array) -> Array:
-        """Return minus the log-probability of each row's class."""
-        return self.log_partition(z) - namespace(z).sum(t * z, axis=1)
 
     def mean(self, z: Array) -> Array:
         """Return the class probabilities, shape (n, C)."""
@@ -472,10 +470,6 @@ class Poisson(LogLink, CanonicalFamily):
         """Return the mean; without a single event its logarithm would be minus infinity."""
         return np.maximum(super().base_rate(targets, weights), 0.5 / weights.sum())
 
-    def draw_labels(self, rows: int, rng: np.random.Generator) -> Array:
-        """Return counts of mean one."""
-        return rng.poisson(size=rows)
-
 
 @dataclass(frozen=True)
 class Gamma(LogLink, Family):
@@ -509,6 +503,11 @@ class Gamma(LogLink, Family):
     def slope(self, z: Array, t: Array) -> Array:
         """Return ``1 − y e⁻ᶻ``."""
         return 1 - self.curvature(z, t)
+
+    def loss_and_slope(self, z: Array, t: Array) -> tuple[Array, Array]:
+        """Return both of one exponential."""
+        ratio = self.curvature(z, t)
+        return ratio + z - namespace(z).log(t) - 1, 1 - ratio
 
     def curvature(self, z: Array, t: Array) -> Array:
         """Return ``y e⁻ᶻ``."""

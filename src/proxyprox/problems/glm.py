@@ -31,28 +31,48 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import Words, message
 from proxyprox.problems import families
-from proxyprox.problems.families import CanonicalFamily, Family, label_array
+from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.protocols import Batch, Facts, HessianOf, Paired, Summable, Work
 
 Array = np.ndarray[Any, Any]
 
 # Entries of the dense row blocks that sums over rows go through (1 MiB of float64).
 BLOCK = 1 << 17
-# Parts of a long dense table that may be read at the same time.
+# Parts of a long table that may be read at the same time.
 PARTS = 8
+# The share of the rows up to which a sample is copied.
+COPIED = 0.1
 
 
 class Design:
-    """A matrix of n rows and p columns, with a constant column appended if asked for."""
+    """A matrix of n rows and p columns, with a constant column appended if asked for.
 
-    def __init__(self, X: Any, *, intercept: bool = False, checked: bool = False) -> None:
+    With ``chosen`` it has those of the matrix's rows, which are gathered block by block.
+    """
+
+    def __init__(
+        self, X: Any, *, intercept: bool = False, checked: bool = False, chosen: Array | None = None
+    ) -> None:
         self.X = X if checked else _check_inputs(X)
-        self.sparse = scipy.sparse.issparse(self.X)
+        self.sparse, self.chosen = scipy.sparse.issparse(self.X), chosen
         # Products with torch's tensors do not go through blocks of rows.
         self.in_blocks = bool(self.sparse or type(self.X) is np.ndarray or is_numpy_array(self.X))
         self.intercept = check.flag("intercept", intercept)
         self.rows, self.columns = (int(size) for size in self.X.shape)
+        self.rows = self.rows if chosen is None else len(chosen)
         self.width = self.columns + int(intercept)
+        self._parts: dict[tuple[int, int], Any] = {}
+        if checked:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            # Of a dense table one read tells almost always, and the sums are needed later.
+            quick = self.in_blocks and not self.sparse
+            if not (quick and self.squares.max() <= largest_entry(self.X) ** 2):
+                require_squares("X", self.X)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Views of the data, which would be copies of it elsewhere.
+        return {**vars(self), "_parts": {}}
 
     @property
     def xp(self) -> Any:
@@ -65,6 +85,18 @@ class Design:
         one_block = not self.in_blocks or self.rows <= self.step
         return self.part(slice(0, self.rows)) if one_block else None
 
+    @cached_property
+    def squares(self) -> Array:
+        """Sums of the squares in each column, the constant's last."""
+
+        def of_columns(rows: slice, part: Any) -> Any:
+            if self.sparse:
+                return part.power(2).T @ np.ones(part.shape[0])
+            return np.einsum("ij,ij->j", part, part) if self.in_blocks else (part * part).sum(0)
+
+        sums = to_numpy(self.visit(of_columns, 0.0))
+        return np.append(sums, float(self.rows)) if self.intercept else sums
+
     def asarray(self, array: Any) -> Any:
         """Return a NumPy array in the library and device of the data; NumPy's are float64."""
         if self.in_blocks:
@@ -75,49 +107,58 @@ class Design:
     def step(self) -> int:
         """Rows of a block that stays in the cache; of sparse data, rows of a few of these."""
         if self.sparse:
-            return max(1, 4 * BLOCK * self.rows // max(int(self.X.nnz), 1))
+            return max(1, 4 * BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
         return max(1, BLOCK // self.width)
 
     def part(self, rows: slice) -> Any:
         """Return the matrix of some rows that follow each other, in float64; float64 is a view."""
-        if not self.in_blocks or (rows.stop - rows.start == self.rows and self.X.dtype == "f8"):
+        if not self.in_blocks:
             return self.X
+        if self.chosen is not None:
+            return self.X[self.chosen[rows]].astype(np.float64, copy=False)
         if not self.sparse:
             return self.X[rows].astype(np.float64, copy=False)
+        if (known := self._parts.get((rows.start, rows.stop))) is not None:
+            return known
         starts = self.X.indptr[rows.start : rows.stop + 1]
         entries = slice(starts[0], starts[-1])
         data = self.X.data[entries].astype(np.float64, copy=False)
+        # SciPy's constructors copy a short slice of long arrays.
         shape = rows.stop - rows.start, self.columns
-        return scipy.sparse.csr_array((data, self.X.indices[entries], starts - starts[0]), shape)
+        part = scipy.sparse.csr_array(shape)
+        part.flipped = scipy.sparse.csc_array(shape[::-1])
+        for each in (part, part.flipped):
+            each.data, each.indices = data, self.X.indices[entries]
+            each.indptr = starts - starts[0]
+        if self.X.dtype == np.float64:
+            self._parts[rows.start, rows.stop] = part
+        return part
 
     def predict(self, w: Any) -> Any:
         """Return ``X w``, plus the intercept."""
-        if not self.in_blocks or self.X.dtype == np.float64:
-            return self.push(self.X, w)
-        cuts = self._cuts(0, self.rows)
-        return np.concatenate([self.push(self.part(rows), w) for rows in cuts])
+        if (whole := self.whole) is not None:
+            return self.push(whole, w)
+        z = np.empty((self.rows, *w.shape[1:]))
+
+        def fill(rows: slice, part: Any) -> None:
+            z[rows] = self.push(part, w)
+
+        self.visit(fill)
+        return z
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
-        if self.whole is not None:
-            return self.pull_part(self.whole, residual)
-        return self.pull_rows(lambda rows: residual[rows])
-
-    def pull_rows(self, function: Callable[[slice], Any]) -> Any:
-        """Return ``Xᵀ f(rows)``, f being given the rows of a block."""
-        return self._sum(lambda rows, _: function(rows))
+        return self._sum(lambda rows, _: residual[rows])
 
     def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
         """Return ``Xᵀ f(rows, X w)``; a large table is read once, in blocks that are cached.
 
         ``f`` is given the rows of a block and their predictors.
         """
-        if (whole := self.whole) is not None:
-            return self.pull_part(whole, function(slice(0, self.rows), self.push(whole, w)))
         return self._sum(lambda rows, part: function(rows, self.push(part, w)))
 
-    def _cuts(self, first: int, end: int) -> list[slice]:
-        return [slice(at, min(at + self.step, end)) for at in range(first, end, self.step)]
+    def _cuts(self, first: int, end: int, step: int) -> list[slice]:
+        return [slice(at, min(at + step, end)) for at in range(first, end, step)]
 
     def _sum(self, function: Callable[[slice, Any], Any]) -> Any:
         """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows."""
@@ -131,16 +172,15 @@ class Design:
         if self.whole is not None:
             return function(slice(0, self.rows), self.whole)
 
-        def add_blocks(cut: tuple[int, int]) -> Any:
+        def add_blocks(cut: slice) -> Any:
             total = zero
-            for rows in self._cuts(*cut):
+            for rows in self._cuts(cut.start, cut.stop, self.step):
                 found = function(rows, self.part(rows))
                 total = None if zero is None else total + found
             return total
 
         # The parts do not depend on the number of threads, so that neither does the sum.
-        size = self.step * math.ceil(self.rows / (self.step * PARTS))
-        cuts = [(start, min(start + size, self.rows)) for start in range(0, self.rows, size)]
+        cuts = self._cuts(0, self.rows, self.step * math.ceil(self.rows / (self.step * PARTS)))
         threads = min(thread_count(), len(cuts))
         if threads == 1:
             found = [add_blocks(cut) for cut in cuts]
@@ -155,19 +195,12 @@ class Design:
 
     def pull_part(self, X: Any, residual: Any) -> Any:
         """Return ``Xᵀ residual`` of a block, with the intercept's entry last."""
-        pulled = X.T @ residual
+        pulled = (X.flipped if hasattr(X, "flipped") else X.T) @ residual
         if not self.intercept:
             return pulled
         xp = self.xp
         total = xp.sum(residual, axis=0)
         return xp.concat([pulled, xp.reshape(total, (1, *pulled.shape[1:]))])
-
-    def block(self, start: int, count: int) -> Any:
-        """Return some of the rows, dense and without the constant."""
-        rows = self.part(slice(start, min(start + count, self.rows)))
-        if not self.in_blocks:
-            return rows[start : start + count]
-        return rows.toarray() if self.sparse else rows
 
     @cached_property
     def gram_work(self) -> tuple[float, float]:
@@ -176,6 +209,7 @@ class Design:
         if not self.sparse:
             return dense, math.inf
         counts = np.diff(self.X.indptr).astype(np.float64)
+        counts = counts if self.chosen is None else counts[self.chosen]
         return dense, 10.0 * float(counts @ counts + counts.sum())
 
     def gram(self, weights: Any) -> Any:
@@ -186,25 +220,23 @@ class Design:
             return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
         total: Any = 0.0
-        step = max(1, 2 * BLOCK // self.width, self.width // 2)
-        for start in range(0, self.rows, step):
-            scaled = self.block(start, step) * roots[start : start + step, None]
+        step = max(1, 2 * BLOCK // self.width, self.width // 2) if self.in_blocks else self.rows
+        for rows in self._cuts(0, self.rows, step):
+            part = self.part(rows)
+            scaled = (part.toarray() if self.sparse else part) * roots[rows, None]
             if self.intercept:
-                scaled = xp.concat([scaled, roots[start : start + step, None]], axis=1)
+                scaled = xp.concat([scaled, roots[rows, None]], axis=1)
             total = total + scaled.T @ scaled
         return total
 
     def _sparse_gram(self, weights: Any) -> Any:
         """Return the Gram matrix as a sum of sparse products."""
         total = np.zeros((self.width,) * 2)
-        inner = total[: self.columns, : self.columns]
-        for cut in self._cuts(0, self.rows):
+        for cut in self._cuts(0, self.rows, self.step):
             rows = self.part(cut)
-            repeated = np.repeat(weights[cut], np.diff(rows.indptr))
-            scaled = scipy.sparse.csr_array(
-                (rows.data * repeated, rows.indices, rows.indptr), shape=rows.shape
-            )
-            inner += (rows.T @ scaled).toarray()
+            data = rows.data * np.repeat(weights[cut], np.diff(rows.indptr))
+            scaled = scipy.sparse.csr_array((data, rows.indices, rows.indptr), rows.shape)
+            total[: self.columns, : self.columns] += (rows.T @ scaled).toarray()
         if self.intercept:
             total[-1] = total[:, -1] = self.pull(weights)
         return total
@@ -225,7 +257,7 @@ class Design:
     def take(self, rows: Any) -> Design:
         """Return the design of some of the rows."""
         try:
-            part = self.X[rows]
+            part = self.X[rows if self.chosen is None else self.chosen[rows]]
             if part.ndim != 2 or part.shape[0] == 0:
                 raise IndexError
         except (IndexError, TypeError, ValueError) as error:
@@ -235,17 +267,19 @@ class Design:
 
     def same_inputs(self, other: Design) -> bool:
         """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""
-        one, another = ((d.rows, d.columns, d.intercept) for d in (self, other))
-        if one != another or other.X is self.X:
-            return one == another
-        if self.sparse and other.sparse:
-            return _equal(self.X, other.X)
+        both = self, other
+        shapes = [(d.rows, d.columns, d.intercept) for d in both]
+        if shapes[0] != shapes[1] or (self.X is other.X and self.chosen is other.chosen):
+            return shapes[0] == shapes[1]
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
-        return all(_equal(self._rows(cut), other._rows(cut)) for cut in self._cuts(0, self.rows))
-
-    def _rows(self, cut: slice) -> Any:
-        rows = self.X[cut]
-        return rows.toarray() if self.sparse else to_numpy(rows)
+        step = self.rows if self.sparse and other.sparse else max(1, BLOCK // self.width)
+        for cut in self._cuts(0, self.rows, step):
+            one, two = (d.X[cut if d.chosen is None else d.chosen[cut]] for d in both)
+            if self.sparse != other.sparse:
+                one, two = (x.toarray() if scipy.sparse.issparse(x) else x for x in (one, two))
+            if not _equal(one, two):
+                return False
+        return True
 
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
@@ -263,6 +297,8 @@ class Design:
 
 
 def _equal(one: Any, other: Any) -> bool:
+    if not scipy.sparse.issparse(one):
+        one, other = to_numpy(one), to_numpy(other)
     coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
     with np.errstate(over="ignore"):
         differ = one.astype(coarse, copy=False) != other.astype(coarse, copy=False)
@@ -289,7 +325,6 @@ def _check_inputs(X: Any) -> Any:
         # A device may have neither room nor use for float64: its owner is to choose.
         got = Words(f"dtype {X.dtype}")
         raise TypeError(message("X", got, "of dtype float32 or float64", "Convert it first."))
-    require_squares("X", X)
     return X
 
 
@@ -302,12 +337,17 @@ def require_squares(argument: str, X: Any) -> None:
     largest = max(abs(float(entries.max())), abs(float(entries.min())))
     if not math.isfinite(largest):
         check.require_finite(argument, entries)
-    xp = np if sparse else namespace(X)
-    limit = math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
+    limit = largest_entry(X)
     if largest > limit:
         got = Words(f"an entry of size {largest:.3g}")
         allowed = f"of entries up to {limit:.1e}, so that sums of their squares are finite"
         raise ValueError(message(argument, got, allowed, "Divide the columns by their scales."))
+
+
+def largest_entry(X: Any) -> float:
+    """Return the size of entries from which on X'X may not be finite."""
+    xp = np if scipy.sparse.issparse(X) else namespace(X)
+    return math.sqrt(float(xp.finfo(X.dtype).max) / (16 * (X.shape[1] + 1)))
 
 
 class Encoded(NamedTuple):
@@ -463,28 +503,30 @@ class GLM(LinearLoss, Paired):
             self._require_finite_sums()
         # One slot: Newton-CG asks for many products at one point.
         self._curved: tuple[Vector, Any] | None = None
-        # Samples of the rows for Hessians, by their number.
-        self._samples: dict[int, GLM] = {}
 
     # -- the loss ---------------------------------------------------------------------------
 
     def value(self, w: Vector) -> float:
         """Return L(w)."""
-        design, totals = self.design, list[float]()
-        matrix = self._by_output(w)
+        design, totals, matrix = self.design, list[float](), self._by_output(w)
 
         def note(rows: slice, part: Any) -> None:
-            totals.append(self._losses_and_slopes(rows, design.push(part, matrix))[0])
+            losses = self._rows("loss", design.push(part, matrix), self._labels_of(rows))
+            totals.append(float(design.xp.sum(self._weighed(rows, losses))))
 
         design.visit(note)
-        return self._value_of(w, math.fsum(totals))
+        return self._value_of(w, totals)
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
         if batch is not None:
             part, targets = self._take(batch)
             return self._row_gradient(w, batch, part, self._predict(w, part), targets)
-        return self._full_gradient(w, self._slopes)
+
+        def slopes(rows: slice, z: Any) -> Any:
+            return self._weighed(rows, self._rows("slope", z, self._labels_of(rows)))
+
+        return self._pull_mapped(w, slopes) + self.ridge(w)
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) with one product less; of a batch, those of its rows."""
@@ -498,13 +540,12 @@ class GLM(LinearLoss, Paired):
         totals: list[float] = []
 
         def slopes(rows: slice, z: Any) -> Any:
-            total, found = self._losses_and_slopes(rows, z)
-            totals.append(total)
-            return found
+            losses, found = self._rows("loss_and_slope", z, self._labels_of(rows))
+            totals.append(float(self.design.xp.sum(self._weighed(rows, losses))))
+            return self._weighed(rows, found)
 
-        gradient = self._full_gradient(w, slopes)
-        # Rounded once: the order in which threads have added blocks does not matter.
-        return self._value_of(w, math.fsum(totals)), gradient
+        gradient = self._pull_mapped(w, slopes) + self.ridge(w)
+        return self._value_of(w, totals), gradient
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -541,18 +582,24 @@ class GLM(LinearLoss, Paired):
             hessian = hessian + self.design.asarray(np.diag(to_numpy(self._strengths)))
         return hessian
 
-    def sampled_hessian(self, w: Vector, share: float) -> Matrix:
-        """Return ∇²L(w) of a share of the rows, drawn at random; of all for more than a half."""
-        rows = self.design.rows
-        if 2 * share > 1:
-            return self.hessian(w)
-        count = math.ceil(share * rows)
-        sample = self._samples.get(count)
-        if sample is None:
-            # The same rows each time, so that a run that is resumed meets them again.
-            chosen = np.random.default_rng(0).choice(rows, count, replace=False)
-            sample = self._samples[count] = self.rows(np.sort(chosen))
-        return sample.hessian(w)
+    def units(self) -> Vector:
+        """Return about the change of each parameter that matters: ``1/√H_jj`` of a constant model.
+
+        The sums of squares are those of all rows, so that no rare column is missed.
+        """
+        family, design, rates = self.family, self.design, np.array([self.family.neutral])
+        if self.targets is not None and family.outputs == 1:
+            rates = np.atleast_1d(family.base_rate(self.targets, self.sample_weight))
+        elif self.targets is not None:
+            counts = np.bincount(self.targets, self.sample_weight, family.outputs)
+            rates = family.base_rate(np.eye(family.outputs), counts)[None]
+        with np.errstate(all="ignore"):
+            bends = family.expected_curvature(family.link(rates))
+            bends = np.diagonal(bends[0]) if family.outputs > 1 and bends.ndim == 3 else bends
+            sizes = np.outer(design.squares / design.rows, bends).ravel()
+            sizes = 1 / np.sqrt(sizes + to_numpy(self._strengths))
+        # An empty column, or a family that knows nothing of its constant model.
+        return design.asarray(np.where(np.isfinite(sizes) & (sizes > 0), sizes, 1.0))
 
     @property
     def work(self) -> Work:
@@ -575,8 +622,7 @@ class GLM(LinearLoss, Paired):
             )
         return Facts(
             empirical=True, divisible=True, rows=self._counted_rows, start=self.zeros(),
-            unready=unready, work=self.work, sampled_hessian=self.sampled_hessian,
-            subsample=self.spread_sample,
+            unready=unready, work=self.work, subsample=self.spread_sample, units=self.units,
             hessian_terms=((1.0, HessianOf(self)),),
             settings={"batch_size": self.batch_size, "l2": self.l2},
         )  # fmt: skip
@@ -615,9 +661,7 @@ class GLM(LinearLoss, Paired):
 
     # -- relatives --------------------------------------------------------------------------
 
-    def label_free(
-        self, X: Any | None = None, *, rng: np.random.Generator | int | None = None
-    ) -> GLM:
+    def label_free(self, X: Any | None = None) -> GLM:
         """Return the proxy that needs no labels.
 
         With a canonical link it has δ = 0 on the same inputs. With any other link the curvature
@@ -628,10 +672,6 @@ class GLM(LinearLoss, Paired):
         X : array or sparse matrix, optional
             Other, unlabelled inputs; by default this model's own. Inputs equal to this model's
             own count as these, with their weights.
-        rng : int or numpy.random.Generator, optional
-            Assign labels at random, as in the paper's experiment; for canonical links alone. By
-            default every row gets the neutral target A'(0). The two give the same iterates: a
-            proxy's labels cancel.
         """
         design = self.design if X is None else Design(X, intercept=self.design.intercept)
         if design.columns != self.design.columns:
@@ -642,13 +682,7 @@ class GLM(LinearLoss, Paired):
             design = self.design
         own = design is self.design and self._weights is not None
         weights = self.sample_weight if own else None
-        labels = None
-        if rng is not None:
-            if not isinstance(self.family, CanonicalFamily):
-                remedy = "Its curvature sees the labels, and random ones would change the proxy."
-                raise ValueError(message("rng", rng, "None for such a family", remedy))
-            labels = self.family.draw_labels(design.rows, check.generator(rng))
-        return GLM(design, labels, self.family, l2=self.l2, sample_weight=weights)
+        return GLM(design, None, self.family, l2=self.l2, sample_weight=weights)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
         """Return the same loss on ``n`` of its rows, drawn without replacement."""
@@ -660,12 +694,15 @@ class GLM(LinearLoss, Paired):
     def spread_sample(self, n: int) -> GLM:
         """Return the same loss on one row of each of n stretches of the table, drawn by a seed.
 
-        A table that is sorted is then sampled evenly.
+        A table that is sorted is then sampled evenly. A large sample is not copied.
         """
         remedy = "It is the number of rows of the sample."
-        n = check.whole("sample", n, most=self.design.rows, remedy=remedy)
-        places = (np.arange(n) + np.random.default_rng(0).random(n)) * (self.design.rows / n)
-        return self.rows(np.minimum(places.astype(np.intp), self.design.rows - 1))
+        rows = self.design.rows
+        n = check.whole("sample", n, most=rows, remedy=remedy)
+        places = (np.arange(n) + np.random.default_rng(0).random(n)) * (rows / n)
+        chosen = np.minimum(places.astype(np.intp), rows - 1)
+        small = n * self.design.width <= 8 * BLOCK or n <= COPIED * rows
+        return self.rows(chosen, copied=small or not self.design.in_blocks)
 
     def same_curvature(self, other: Any) -> bool:
         """Tell whether another loss is this one up to what its Hessian does not see.
@@ -689,11 +726,16 @@ class GLM(LinearLoss, Paired):
         family, design = self.family, self.design
         kind = type(family).__name__, family.outputs, design.intercept, self.l2, self.batch_size
         settings = sorted(family.settings().items())
-        return digest(*kind, design.X, self.targets, self._weights, *settings)
+        return digest(*kind, design.X, design.chosen, self.targets, self._weights, *settings)
 
-    def rows(self, chosen: Any, *, sample_weight: Any | None = None) -> GLM:
+    def rows(self, chosen: Any, *, sample_weight: Any | None = None, copied: bool = True) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""
-        design = self.design.take(chosen)
+        design = self.design
+        if copied:
+            design = design.take(chosen)
+        else:
+            places = chosen if design.chosen is None else design.chosen[chosen]
+            design = Design(design.X, intercept=design.intercept, checked=True, chosen=places)
         if sample_weight is None and self._weights is not None:
             sample_weight = self.sample_weight[chosen]
         labels = None if self.targets is None else Encoded(self.targets[chosen])
@@ -720,9 +762,20 @@ class GLM(LinearLoss, Paired):
 
     def _rows(self, name: str, z: Any, targets: Any | None) -> Any:
         """Return the loss, slope or curvature of each row; without labels the expected one."""
-        if targets is None:
+        if targets is None and not self.family.canonical:
             return getattr(self.family, f"expected_{name}")(z)
-        return getattr(self.family, name)(z, targets)
+        return getattr(self.family, name)(z, self._neutral if targets is None else targets)
+
+    @cached_property
+    def _neutral(self) -> float:
+        return self.family.neutral
+
+    def _labels_of(self, rows: slice) -> Any:
+        """Return the targets of some rows of a full pass, as the family takes them, if known."""
+        if self._labels is None or self.family.outputs == 1 or not self.design.in_blocks:
+            return None if self._labels is None else self._labels[rows]
+        # Block by block: a dense one-hot matrix of all rows could outweigh the data.
+        return np.eye(self.family.outputs)[self._labels[rows]]
 
     def _predict(self, w: Vector, design: Design | None = None) -> Any:
         return (design or self.design).predict(self._by_output(w))
@@ -733,34 +786,10 @@ class GLM(LinearLoss, Paired):
         outputs, design = self.family.outputs, self.design
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
-    def _losses_and_slopes(self, rows: slice, z: Any) -> tuple[float, Any]:
-        """Return some rows' total loss and their slopes, of canonical families without labels."""
-        family = self.family
-        if isinstance(family, CanonicalFamily):
-            losses, slopes = family.potential(z)
-        else:
-            labels = None if self._labels is None else self._labels[rows]
-            losses, slopes = (self._rows(name, z, labels) for name in ("loss", "slope"))
-        total = float(self.design.xp.sum(self._weighed(rows, losses)))
-        return total, self._weighed(rows, slopes)
-
-    def _value_of(self, w: Vector, total: float) -> float:
-        total = total / self.design.rows
-        if self.family.canonical:
-            sums, constant = self._reduced
-            total = total - dot(sums, w) + constant
+    def _value_of(self, w: Vector, totals: list[float]) -> float:
+        # Rounded once: the order in which threads have added blocks does not matter.
+        total = math.fsum(totals) / self.design.rows
         return total + dot(w, self.ridge(w)) / 2 if self.l2 else total
-
-    def _slopes(self, rows: slice, z: Any) -> Any:
-        """Return the weighted slopes of some rows, of canonical families without labels."""
-        if self.family.canonical:
-            return self._weighed(rows, self.family.mean(z))
-        labels = None if self._labels is None else self._labels[rows]
-        return self._weighed(rows, self._rows("slope", z, labels))
-
-    def _full_gradient(self, w: Vector, slopes: Callable[[slice, Any], Any]) -> Vector:
-        pulled = self._pull_mapped(w, slopes)
-        return (pulled - self._reduced[0] if self.family.canonical else pulled) + self.ridge(w)
 
     def _weighed(self, rows: Any, terms: Any) -> Any:
         if self._weights is None:
@@ -808,38 +837,20 @@ class GLM(LinearLoss, Paired):
 
     @cached_property
     def _labels(self) -> Any:
-        """The labels, if full passes need them: not with a canonical link."""
-        canonical = self.family.canonical or self.targets is None
-        return None if canonical else self.design.asarray(self.targets)
-
-    @cached_property
-    def _reduced(self) -> tuple[Any, float]:
-        """What full passes need of labels with a canonical link: ``Xᵀ(s·t)/n`` and a number."""
-        family, design, targets = self.family, self.design, self.targets
-        assert isinstance(family, CanonicalFamily)
-        weights, outputs = self.sample_weight, family.outputs
-
-        def terms(rows: slice) -> Any:
-            if targets is None or outputs == 1:
-                return design.asarray(
-                    weights[rows] * (family.neutral if targets is None else targets[rows])
-                )
-            # Block by block: a dense one-hot matrix of all rows could outweigh the data.
-            return design.asarray(np.eye(outputs)[targets[rows]] * weights[rows, None])
-
-        pulled = to_numpy(design.pull_rows(terms)).reshape(design.width, -1)
-        flat = np.broadcast_to(pulled, (design.width, family.outputs)).ravel()
-        constant = 0.0
-        if targets is not None:
-            constant = float(np.mean(self.sample_weight * family.constant(np.array(targets))))
-        return design.asarray(flat / design.rows), constant
+        """The targets as full passes index them."""
+        if self.targets is None or self.design.in_blocks:
+            return self.targets
+        return as_targets(self.design, self.family, self.targets)
 
     def _require_finite_sums(self) -> None:
         """Refuse labels that are too large to be summed."""
+        largest = float(np.abs(self.targets).max())
+        if largest < float(self.design.xp.finfo(self.design.X.dtype).max) ** 0.25:
+            return
         with np.errstate(over="ignore", invalid="ignore"):
-            sums, constant = self._reduced if self.family.canonical else (self._labels, 0.0)
-        if not (np.isfinite(to_numpy(sums)).all() and math.isfinite(constant)):
-            got = Words(f"labels up to {np.abs(self.targets).max():.3g} in size")
+            value, gradient = self.value_and_gradient(self.zeros())
+        if not (math.isfinite(value) and np.isfinite(to_numpy(gradient)).all()):
+            got = Words(f"labels up to {largest:.3g} in size")
             allowed = "of a size for which the sums of y² and of y times X are finite"
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 

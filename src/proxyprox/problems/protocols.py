@@ -137,8 +137,8 @@ class Facts:
         What is named if it differs from that of a saved run.
     work : Work, optional
         About how long a gradient and Hessians take.
-    sampled_hessian : callable, optional
-        ``sampled_hessian(w, share)``: the Hessian of a share of the rows.
+    units : callable, optional
+        ``units()``: about the change of each parameter that matters to the loss.
     hessian_terms : tuple of pairs, optional
         Numbers and objects that make up the Hessian. Equal objects stand for equal Hessians.
     divisible : bool
@@ -176,7 +176,7 @@ class Facts:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     work: Work | None = None
-    sampled_hessian: Callable[[Vector, float], Any] | None = None
+    units: Callable[[], Vector] | None = None
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None

@@ -299,7 +299,7 @@ class Ladder:
     @property
     def facts(self) -> Facts:
         """What is known of the medium model, and its helper."""
-        known = replace(facts_of(self.medium), work=None, sampled_hessian=None, rows=None)
+        known = replace(facts_of(self.medium), work=None, units=None, subsample=None, rows=None)
         return replace(known, helper=self.coarse, levels=self.levels)
 
     def fingerprint(self) -> str | None:

@@ -24,7 +24,7 @@ from proxyprox import GLM, minimize
 from proxyprox._util import arrays
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.validation import message
-from proxyprox.problems.combination import Combination, Tilted
+from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import CanonicalFamily, Family
 from proxyprox.problems.glm import Design
 from proxyprox.problems.quadratic import Quadratic
@@ -239,7 +239,8 @@ class Fit:
             for alpha in self.strengths if way == "fine-tuned" else self.alphas:
                 strong: Any = loss.with_l2(alpha)
                 if way != ALONE:
-                    strong = Tilted(strong, tilt - strong.ridge(teacher.student))
+                    line = tilt - strong.ridge(teacher.student)
+                    strong = Combination([strong], [1.0], tilt=line)
                 # Nothing holds the mean of the classes' constants.
                 w = inference.minimise(strong, w, tol=1e-11)
                 w = inference.centre_classes(w, loss.family.outputs)

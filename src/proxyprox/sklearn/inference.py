@@ -21,7 +21,7 @@ from proxyprox.advice.choice import Choice as Choice  # of estimators, beside th
 from proxyprox.corrections import tuned_power
 from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems.combination import PairedLoss, Tilted
+from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.functions import FunctionProxy
 from proxyprox.problems.glm import Design, as_targets
@@ -177,7 +177,7 @@ class Teacher:
         The teacher's loss gradient at the student on those rows; nearly zero.
     answers : array of shape (n, C)
         The teacher's answers on the labelled rows.
-    loss : GLM or Tilted
+    loss : GLM or Combination
         The teacher's loss on the proxy's rows.
     design, on_proxy, weights : Design and arrays
         Those rows, the answers there, and their weights.
@@ -222,7 +222,7 @@ def soft_loss(
     # Classes enter through a linear term alone: the label-free loss takes any other.
     free = GLM(design, None, family, l2=l2, sample_weight=weights)
     gap = free.sample_weight[:, None] * (family.neutral - answers)
-    return Tilted(free, np.ravel(design.pull(gap)) / design.rows)
+    return Combination([free], [1.0], tilt=np.ravel(design.pull(gap)) / design.rows)
 
 
 def imitate(
@@ -390,7 +390,7 @@ def worth_of(
     return Worth(shares, weights, words, made)
 
 
-def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilted:
+def paired_loss(loss: GLM, teacher: Teacher, power: float) -> Combination:
     """Return the labelled loss with the teacher's exact paired correction.
 
     Least squares needs the correction at one point only: with it the estimate is the teacher's
@@ -401,9 +401,10 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> PairedLoss | Tilte
         rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
         student = imitate(*rows, least, teacher.student)
         exact = replace(teacher, student=student, slope=teacher.loss.gradient(student))
-        return Tilted(loss, exact.tilt(loss, power=power))
+        return Combination([loss], [1.0], tilt=exact.tilt(loss, power=power))
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
-    return PairedLoss(loss, same, teacher.loss, power=power)
+    # For λ in [0, 1] convex: the three Hessians do not see labels.
+    return Combination([loss, same, teacher.loss], [1.0, -power, power])
 
 
 def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
