@@ -4,8 +4,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from proxyprox import Problem, ProxyProx, Quadratic, minimize
-from proxyprox.averaging import Geometric, Last, Uniform
+from proxyprox.averaging import Geometric
 
 
 def shares(averaging, etas):
@@ -55,41 +54,6 @@ def test_many_steps_do_not_overflow(gain):
     assert share == pytest.approx(want, rel=1e-9)
 
 
-def test_uniform_is_the_mean():
-    points = np.random.default_rng(0).normal(size=(50, 3))
-    got = average(points, shares(Uniform(), [1.0] * 50))
-    np.testing.assert_allclose(got, points.mean(axis=0), rtol=1e-12)
-    zero = average(points, shares(Geometric(mu=0.0), [1.0] * 50))
-    np.testing.assert_allclose(zero, points.mean(axis=0), rtol=1e-12)
-
-
-def test_last_is_the_last():
-    points = np.arange(5.0)
-    assert average(points, shares(Last(), [1.0] * 5)) == 4.0
-
-
 def test_infinite_step_size_means_the_last_iterate_unless_mu_is_zero():
     assert shares(Geometric(mu=0.1), [math.inf] * 4) == [1.0] * 4
     np.testing.assert_allclose(shares(Geometric(mu=0.0), [math.inf] * 4), [1, 1 / 2, 1 / 3, 1 / 4])
-
-
-@pytest.mark.parametrize("mu", [-1.0, math.nan, math.inf])
-def test_mu_is_checked(mu):
-    with pytest.raises(ValueError, match="mu"):
-        Geometric(mu)
-
-
-@pytest.mark.parametrize(
-    ("averaging", "weight"),
-    [(Uniform(), lambda k: 1.0), (Geometric(mu=2.0), lambda k: 1.4 ** (k - 1))],
-)
-def test_run_returns_the_weighted_mean_of_its_iterates(averaging, weight):
-    problem = Problem(Quadratic(np.diag([1.0, 3.0]), noise=1.0), Quadratic(np.eye(2)))
-    seen = []
-    result = minimize(
-        problem, np.ones(2), method=ProxyProx(eta=0.5), steps=9, rng=0, averaging=averaging,
-        callback=lambda step: seen.append(step.w),
-    )  # fmt: skip
-    weights = np.array([weight(k) for k in range(1, 10)])
-    np.testing.assert_allclose(result.w, weights @ seen / weights.sum(), rtol=1e-12)
-    np.testing.assert_array_equal(result.last, seen[-1])

@@ -121,23 +121,6 @@ def test_a_proxy_gradient_that_is_not_finite(inner, after, bad, tmp_path):
         assert result.w.tobytes() == np.ones(2).tobytes()
 
 
-@pytest.mark.parametrize(
-    ("which", "inner", "answer"),
-    [
-        ("hessian", pp.inner.Newton(), np.full((2, 2), np.nan)),
-        ("hessian", pp.inner.QuasiNewton(), np.full((2, 2), np.inf)),
-        ("hvp", pp.inner.NewtonCG(), np.full(2, np.nan)),
-        ("value", pp.LBFGS(), np.nan),
-        ("value", pp.LBFGS(), np.inf),
-    ],
-)
-def test_other_proxy_answers_that_are_not_finite(which, inner, answer, tmp_path):
-    result = call(Late(), Late(which, 0, answer), tmp_path, inner)
-    assert result.status is pp.Status.DIVERGED
-    assert result.steps == kept_steps(tmp_path) == 0
-    assert result.w.tobytes() == np.ones(2).tobytes()
-
-
 @pytest.mark.parametrize("after", [0, 6])
 @pytest.mark.parametrize("error", [ZeroDivisionError("proxy"), RuntimeError("CUDA"), MemoryError()])
 def test_a_proxy_that_raises(after, error, tmp_path):
@@ -147,12 +130,3 @@ def test_a_proxy_that_raises(after, error, tmp_path):
     assert type(error).__name__ in str(caught.value)
     assert caught.value.result.steps == kept_steps(tmp_path)
     assert (caught.value.result.steps > 0) == (after > 0)
-
-
-def test_a_schedule_that_fails_half_way(tmp_path):
-    with pytest.raises(pp.OracleError, match=r"ValueError in outer step 3: eta\(3\) must be") as e:
-        pp.minimize(
-            pp.Problem(Late(), Late()), np.ones(2), rng=0, steps=8,
-            method=pp.ProxyProx(lambda k: 3.0 - k), stop=pp.stopping.SDane(),
-        )  # fmt: skip
-    assert e.value.result.steps == 3

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.inner.exact import find_minimum
 
 P = np.diag([1.0, 5.0, 25.0])
 TARGET = pp.Quadratic(P, b=np.array([-1.0, -5.0, -25.0]))
@@ -63,14 +61,6 @@ def test_without_limits_a_run_of_exact_gradients_ends_by_itself() -> None:
     assert pp.minimize(PROBLEM, steps=60, method=pp.DANE(1.0)).steps == 60
 
 
-def test_a_tolerance_in_float32_can_be_reached() -> None:
-    problem = pp.Problem(
-        pp.Quadratic(P.astype(np.float32), b=TARGET.b.astype(np.float32)),
-        pp.Quadratic(NEAR.P.astype(np.float32)),
-    )
-    assert pp.minimize(problem).status is pp.Status.CONVERGED
-
-
 def test_with_a_penalty_the_subdifferential_counts() -> None:
     problem = pp.Problem(TARGET, NEAR, pp.L1(2.0))
     result = pp.minimize(problem, tol=1e-7)
@@ -90,14 +80,6 @@ def test_sampled_gradients_have_no_tolerance() -> None:
         pp.minimize(PROBLEM, tol=-1.0)
     # Full gradients of a target that could be sampled may have one.
     assert pp.minimize(noisy, method=pp.DANE(1.0), tol=1e-5).status is pp.Status.CONVERGED
-
-
-def test_a_finished_run_is_not_resumed(tmp_path: Any) -> None:
-    first = pp.minimize(PROBLEM, tol=1e-6, checkpoint=tmp_path / "run")
-    again = pp.minimize(PROBLEM, tol=1e-6, checkpoint=tmp_path / "run")
-    assert again.status is pp.Status.CONVERGED
-    assert again.ledger.target_gradients == first.ledger.target_gradients
-    np.testing.assert_array_equal(first.w, again.w)
 
 
 def test_a_safeguarded_run_ends_too() -> None:
@@ -133,25 +115,6 @@ def test_the_method_of_those_who_name_none(case: str) -> None:
     assert "(chosen" not in pp.minimize(PROBLEM, steps=1, method=pp.DANE()).method
 
 
-def test_two_losses_of_one_curvature_take_two_rounds() -> None:
-    target = pp.logistic_regression(X, Y, l2=0.1)
-    result = pp.minimize(pp.Problem(target, target.label_free()))
-    assert result.status is pp.Status.CONVERGED
-    assert result.ledger.target_gradients <= 3
-
-
-def test_a_target_of_gradients_alone_is_asked_and_told() -> None:
-    def silent(w: Any) -> Any:
-        raise AssertionError("the target answers by tell alone")
-
-    run = pp.Run(pp.Problem((None, silent), NEAR), np.zeros(3))
-    while not run.converged(tol=1e-6) and run.steps < 200:
-        run.tell(TARGET.gradient(run.ask().points[0]))
-    result = run.result(pp.Status.CONVERGED)
-    assert result.success
-    assert norm(result.w) <= 1e-6 * norm(np.zeros(3))
-
-
 def test_a_run_starts_at_the_minimum_of_the_proxy() -> None:
     loss = pp.logistic_regression(X, Y, l2=0.1)
     proxy = loss.subsample(20, rng=0)
@@ -184,18 +147,6 @@ def test_a_proxy_without_a_minimum_is_no_start(proxy: Any) -> None:
     assert result.values[0] == 0.0
 
 
-def test_find_minimum_finds_flat_ones() -> None:
-    flat = pp.logistic_regression(X, Y, intercept=True, l2=1e-6)
-    found = find_minimum(flat, np.zeros(4))
-    assert np.linalg.norm(flat.gradient(found)) < 1e-7
-    assert find_minimum(flat, found) is not None
-
-
-def test_other_words_for_w0_are_refused() -> None:
-    with pytest.raises((TypeError, ValueError), match="w0"):
-        pp.minimize(PROBLEM, "middle", steps=1)
-
-
 def test_bounds_become_a_box_and_the_start_is_moved_inside() -> None:
     problem = pp.Problem(TARGET, NEAR, bounds=(None, [0.5, np.inf, 2.0]), scales=2.0)
     np.testing.assert_array_equal(problem.scales, [2.0, 2.0, 2.0])
@@ -218,25 +169,6 @@ def test_bounds_and_scales_that_cannot_be_are_refused() -> None:
     for word, arguments in wrong:
         with pytest.raises((TypeError, ValueError), match=f"{word} must be"):
             pp.Problem(TARGET, NEAR, **arguments)
-
-
-def test_scipy_bounds_are_bounds() -> None:
-    from scipy.optimize import Bounds
-
-    problem = pp.Problem(TARGET, NEAR, bounds=Bounds([0.0] * 3, [0.5] * 3))
-    np.testing.assert_array_equal(problem.penalty.prox(np.full(3, 2.0), 1.0), np.full(3, 0.5))
-    assert pp.problems.regularized(problem, 0.1, np.zeros(3)).penalty is problem.penalty
-
-
-def test_other_scales_are_another_problem(tmp_path: Any) -> None:
-    for scale in (1.0, 2.0):
-        problem = pp.Problem(TARGET, NEAR, scales=scale)
-        call = {"steps": 2, "method": pp.DANE(1.0), "checkpoint": tmp_path / "run"}
-        if scale == 1.0:
-            pp.minimize(problem, **call)
-        else:
-            with pytest.raises(pp.CheckpointError, match="scales"):
-                pp.minimize(problem, **call)
 
 
 class Whole:
@@ -263,43 +195,3 @@ def test_a_target_that_draws_all_of_its_data_is_exact(declared: bool) -> None:
     result = pp.minimize(pp.Problem(Whole(declared=declared), NEAR), np.zeros(3), steps=20)
     assert result.method.startswith("ProxyBFGS")
     assert norm(result.w) < 1e-6
-
-
-def test_the_batch_that_showed_noise_is_the_first_of_the_run() -> None:
-    target = Whole(declared=False, batches=True)
-    result = pp.minimize(pp.Problem(target, NEAR), np.zeros(3), steps=5, rng=0)
-    assert result.method.startswith("ProxyProx")
-    assert target.drawn == 5
-
-
-def test_the_result_says_why_it_did_not_begin_at_the_minimum_of_the_proxy() -> None:
-    steep = pp.FunctionProxy(lambda w: float(w.sum()), lambda w: np.ones(3))
-    assert "No minimum of the proxy was found" in pp.minimize(pp.Problem(TARGET, steep)).message
-    assert "minimum of the proxy" not in pp.minimize(PROBLEM).message
-
-
-def test_a_measured_step_size_begins_boldly_without_noise() -> None:
-    first = pp.minimize(PROBLEM, method=pp.DANE("auto"), steps=1).trace["eta"][0]
-    noisy = pp.Problem(pp.Quadratic(P, b=TARGET.b, noise=0.1), NEAR)
-    careful = pp.minimize(noisy, method=pp.ProxyProx("auto"), steps=1, rng=0).trace["eta"][0]
-    H = np.linalg.eigvalsh(NEAR.P)[-1]
-    assert first > 50 / H > careful
-
-
-def test_pairs_of_scipy_are_bounds_unless_they_could_be_read_in_two_ways() -> None:
-    pairs = pp.Problem(TARGET, NEAR, bounds=[(0.0, 0.5), (None, 0.5), (0.0, None)])
-    np.testing.assert_array_equal(pairs.penalty.lower, [0.0, -np.inf, 0.0])
-    np.testing.assert_array_equal(pairs.penalty.upper, [0.5, 0.5, np.inf])
-    small = pp.Quadratic(np.eye(2))
-    with pytest.raises(ValueError, match="bounds"):
-        pp.Problem(small, small, bounds=[(0.0, 0.5), (0.0, 0.7)])
-
-
-def test_slow_steps_are_saved_one_by_one(tmp_path: Any, monkeypatch: Any) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    saver = pp.Checkpoint(tmp_path / "run")
-    assert not saver.due(1)
-    clock[0] += 1.5
-    assert saver.due(2)
-    assert not pp.Checkpoint(tmp_path / "other", every_seconds=60.0).due(2)

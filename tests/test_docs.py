@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import operator
-import os
 import re
-import shutil
 import sys
 import types
 from pathlib import Path
@@ -155,23 +153,3 @@ def test_check_names_broken_links(site: Path) -> None:
     assert "https://a.b/c.js" in missing + anchor + loads
     assert any("none.html" in text for text in (missing, anchor, loads))
     assert any("#no" in text for text in (missing, anchor, loads))
-
-
-@pytest.mark.browser
-@pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")), reason="no Chromium"
-)
-def test_check_sees_what_a_reader_sees(site: Path) -> None:
-    """Of a small site, or with PROXYPROX_SITE=docs/_build/html of the whole one."""
-    pytest.importorskip("selenium")
-    check = load("check")
-    if built := os.environ.get("PROXYPROX_SITE"):
-        assert check.main(Path(built).resolve()) == 0
-    bad = '<div style="width: 900px">wide</div><p style="color: #eee">pale</p>'
-    (site / "index.html").write_text(SITE["index.html"].format(bad), encoding="utf-8")
-    problems = check.browser_problems(site, ["index.html", "other.html"], seconds=0.1)
-    assert any("400 pixels" in text and "too wide" in text for text in problems)
-    assert any("contrast" in text for text in problems)
-    assert any("search" in text for text in problems)
-    assert not any("1300 pixels" in text for text in problems)
-    assert not any(text.startswith("other.html") for text in problems)

@@ -46,10 +46,3 @@ def test_hospitals_spend_their_budgets_and_a_missing_or_lying_one_is_survived():
         w = example["proxyprox"](hospitals, public, seed=0, epsilon=1.0, rounds=3)
         assert test.value(w) < worst
         assert [h.spent() for h in hospitals.hospitals] == pytest.approx([1.0] * 3)
-
-
-def test_flower_has_what_the_hospitals_use():
-    server, client = pytest.importorskip("flwr.server"), pytest.importorskip("flwr.client")
-    assert callable(server.start_server)
-    assert callable(client.start_client)
-    assert {"wait_for", "all"} <= set(dir(server.SimpleClientManager))

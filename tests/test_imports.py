@@ -6,12 +6,9 @@ import ast
 import importlib
 import json
 import os
-import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -117,67 +114,6 @@ def test_imports_point_one_way(path):
         assert (here, other) not in APART
 
 
-def test_the_check_sees_an_import_that_points_back(tmp_path):
-    wrong = tmp_path / "x.py"
-    wrong.write_text("def f():\n    from proxyprox.run import Run\n    import proxyprox_app.cli\n")
-    assert list(imported(wrong)) == ["run", "proxyprox_app.cli"]
-
-
-def test_the_library_does_not_import_the_application():
-    """Not even in a function or for its types; only the command's entry point, which needs it."""
-    for path in ROOT.rglob("*.py"):
-        if path == ROOT / "__main__.py":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not any(name.split(".")[0] == "proxyprox_app" for name in names), path
-
-
-def at_import(body: Iterable[ast.AST]) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Yield the imports that run when a module is imported: not those in functions."""
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            yield from at_import(node.orelse)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from at_import(ast.iter_child_nodes(node))
-
-
-def packages_of(module: str) -> list[str]:
-    parts = module.split(".")
-    return [".".join(parts[:end]) for end in range(2, len(parts))]
-
-
-def modules_needed(module: str, source: str, known: Iterable[str]) -> set[str]:
-    """Return the modules that must have been imported in full before this one can be."""
-    named = set()
-    for node in at_import(ast.parse(source).body):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                inside = f"{node.module}.{alias.name}"
-                public = node.module == "proxyprox" and alias.name in proxyprox.__all__
-                found = inside if inside in known else node.module
-                named.add("proxyprox._public" if public else found)
-        else:
-            named.update(alias.name for alias in node.names)
-    own = named & set(known)
-    # A package is imported before what is in it; while it is, its own modules find it half done.
-    around = {package for other in own for package in packages_of(other)}
-    return own | (around - set(packages_of(module)) - {module})
-
-
-def test_any_module_can_be_imported_first():
-    sources = {}
-    for path in FILES:
-        parts = path.relative_to(ROOT.parent).with_suffix("").parts
-        sources[".".join(parts).removesuffix(".__init__")] = path.read_text()
-    needed = {name: modules_needed(name, text, sources) for name, text in sources.items()}
-    assert "proxyprox.inner.base" in needed["proxyprox.stepsizes.auto"]
-    TopologicalSorter(needed).prepare()  # raises CycleError, which names the modules
-
-
 def in_new_interpreter(code: str, *arguments: str) -> str:
     """Run code where nothing is imported yet; return what it printed."""
     ran = subprocess.run(
@@ -205,10 +141,6 @@ def test_public_names_need_only_the_array_libraries():
     assert found - own == slow_modules_after(libraries)
 
 
-def test_a_solver_loads_what_it_needs_before_its_steps_are_timed():
-    assert "scipy.optimize" in slow_modules_after("import proxyprox\nproxyprox.LBFGS()")
-
-
 RUN_COMMANDS = """
 import contextlib, io, sys
 from proxyprox_app.cli import main
@@ -218,12 +150,6 @@ for words in {commands}:
         main()
     assert shown.getvalue().strip(), words
 """
-
-
-def test_the_version_is_printed_without_slow_imports():
-    found = slow_modules_after(RUN_COMMANDS.format(commands=[["--version"]]))
-    # Some versions of typer import rich themselves.
-    assert found == slow_modules_after("import typer")
 
 
 def test_help_of_every_command_is_printed_without_its_implementation():
@@ -364,14 +290,6 @@ def test_a_name_of_a_part_says_where_it_is_when_the_root_is_asked_for_it(module)
             exec(f"from proxyprox import {name}")
 
 
-def test_names_that_left_the_root_are_found():
-    assert {f"proxyprox.{name}" for name in ("corrections", "inner", "oracle")} <= {*PUBLIC_MODULES}
-    with pytest.raises(AttributeError, match=r"import it from proxyprox\.corrections"):
-        getattr(proxyprox, "Sto" + "rm")
-    with pytest.raises(ImportError, match=r"did you mean proxyprox\.inner\.NewtonCG"):
-        from proxyprox import NewtonCg  # noqa: F401
-
-
 def test_every_public_name_exists_and_is_listed():
     for name in proxyprox.__all__:
         assert hasattr(proxyprox, name), name
@@ -387,53 +305,3 @@ def test_a_misspelt_name_is_an_error():
         from proxyprox import minimise  # noqa: F401
     for private in ("_minimise", "__wrapped__"):
         assert not hasattr(proxyprox, private)
-
-
-def test_names_are_found_in_whatever_way_they_are_first_asked_for():
-    in_new_interpreter(
-        """
-import proxyprox, pydoc
-proxyprox.problems.Zero, proxyprox.stopping.Steps
-proxyprox.minimize = None
-assert proxyprox.Problem and proxyprox.minimize is None  # what was set stays
-assert "minimize(" in pydoc.render_doc(proxyprox)
-"""
-    )
-    in_new_interpreter("from proxyprox import *; minimize, Problem")
-
-
-def test_pickles_are_read_before_the_package_is_imported():
-    parts = [proxyprox.ProxyProx(eta=0.5), proxyprox.LBFGS(), proxyprox.Status.BUDGET_SPENT]
-    code = "import pickle, sys; print(*map(repr, pickle.loads(bytes.fromhex(sys.argv[1]))))"
-    packed = pickle.dumps(parts).hex()
-    assert in_new_interpreter(code, packed).strip() == " ".join(map(repr, parts))
-
-
-def test_threads_may_ask_for_their_first_names_at_once():
-    in_new_interpreter(
-        """
-import importlib, sys, threading
-import proxyprox
-
-sys.setswitchinterval(1e-5)
-asked = [
-    lambda: proxyprox.minimize,
-    lambda: proxyprox.theory.guarantees,
-    lambda: importlib.import_module("proxyprox.inner").LBFGS,
-    lambda: importlib.import_module("proxyprox.problems.glm").GLM,
-    lambda: dir(proxyprox),
-]
-together, answered = threading.Barrier(len(asked)), []
-
-def ask(question):
-    together.wait()
-    answered.append(question())
-
-threads = [threading.Thread(target=ask, args=(question,), daemon=True) for question in asked]
-for thread in threads:
-    thread.start()
-for thread in threads:
-    thread.join(60)
-assert len(answered) == len(asked)
-"""
-    )

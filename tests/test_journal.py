@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import threading
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -272,63 +271,4 @@ def test_a_file_of_another_store_is_refused(store, path):
             place.rename(path)
 
 
-def test_threads_that_make_one_file_make_one_journal(tmp_path):
-    path, found = tmp_path / "budget.sqlite", []
-    gate = threading.Barrier(8)
-
-    def make():
-        gate.wait()
-        found.append(PrivacyBudget(path, epsilon=1.0, delta=1e-5).id)
-
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len(set(found)) == 1
-    assert os.listdir(tmp_path) == ["budget.sqlite"]
-
-
-def add_many(store, opened):
-    for k in range(4, 400):
-        store.add(opened, k % 4 if store is Budget else k)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs resource")
-def test_a_full_disk_loses_nothing(store, path):
-    import resource
-
-    whole = attempt(store, path)
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    live = store.open(path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, limit[1]))
-    try:
-        with pytest.raises((store.error, OSError), match=path.parent.name):
-            add_many(store, live)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    getattr(live, "close", lambda: None)()
-    found = attempt(store, path)
-    if store is Budget:
-        assert found == whole
-    elif store is Runs:
-        assert found[: len(whole)] == whole
-    elif store is Labels:
-        assert found[0].items() >= whole[0].items()
-    else:
-        assert found[1][: len(whole[1])] == whole[1]
-
-
 # -- files of earlier versions -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("other", [Budget, Labels, Rollouts, Runs])
-def test_other_tables_are_refused(other, tmp_path):
-    path = tmp_path / other.name
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TABLE settings (value TEXT)")
-    before = path.read_bytes()
-    with pytest.raises(other.error):
-        other.open(path)
-    assert path.read_bytes() == before

@@ -47,18 +47,6 @@ def test_an_observer_sees_every_step_and_changes_nothing():
     assert [step.ledger.target_gradients for step in seen.steps] == list(range(1, 7))
 
 
-def test_what_an_observer_writes_into_a_step_is_its_own():
-    class Writes:
-        def after_step(self, state, step):
-            for array in (step.w, step.answer, *step.gradients, step.subproblem.linear):
-                array[:] = np.nan
-            step.ledger.target_gradients = 10**9
-
-    written, alone = run(observers=[Writes()]), run()
-    assert written.w.tobytes() == alone.w.tobytes()
-    assert written.ledger.target_gradients == 6
-
-
 @pytest.mark.parametrize(
     ("answer", "status", "text"),
     [
@@ -90,21 +78,6 @@ def test_a_run_may_end_before_its_first_step():
     assert (result.steps, result.ledger.target_gradients) == (0, 0)
     assert "Not today." in result.message
     assert run(steps=None, budget=99, observers=[StepLimit(4)]).steps == 4
-
-
-def test_a_context_manager_is_entered_and_left():
-    events = []
-
-    class Opened(Seen):
-        def __enter__(self):
-            events.append("in")
-            return self
-
-        def __exit__(self, *error):
-            events.append("out")
-
-    run(observers=[Opened(None, True)])
-    assert events == ["in", "out"]
 
 
 @pytest.mark.parametrize("safeguard", [False, True])
@@ -158,12 +131,3 @@ def test_a_target_that_will_answer_no_more_ends_the_run():
 def test_what_is_no_observer_is_refused_before_anything_is_paid(given, words):
     with pytest.raises(TypeError, match=words):
         run(observers=given)
-
-
-def test_a_method_of_another_signature_is_refused():
-    class Short:
-        def after_step(self, step):
-            return None
-
-    with pytest.raises(TypeError, match="after_step"):
-        run(observers=[Short()])

@@ -7,11 +7,9 @@ is accepted must be listed here, or mean something by its kind.
 from __future__ import annotations
 
 import inspect
-import operator
 import pickle
 import warnings
 
-import joblib
 import numpy as np
 import pytest
 
@@ -321,14 +319,6 @@ def test_instances_are_pickled(table):
         assert type(other) is type(one)
         if hasattr(one, "fingerprint"):
             assert other.fingerprint() == one.fingerprint()
-
-
-def test_processes_of_joblib_get_losses():
-    losses = [quadratic(), pp.logistic_regression(X, Y), pp.Quadratic(np.eye(2))]
-    gradient_of = operator.methodcaller("gradient", np.ones(2))
-    calls = [joblib.delayed(gradient_of)(loss) for loss in losses]
-    for loss, found in zip(losses, joblib.Parallel(n_jobs=2, backend="loky")(calls), strict=True):
-        np.testing.assert_allclose(found, gradient_of(loss))
 
 
 # Protocols, base classes, answers, errors, files, and what needs a fit or an environment.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 
 import numpy as np
@@ -126,33 +125,6 @@ def test_results_of_broken_off_and_open_runs_have_the_names():
     assert result.fun == pytest.approx(target.value(result.x))
 
 
-def test_tensors_have_the_names():
-    torch = pytest.importorskip("torch")
-    target = pp.Quadratic(torch.diag(torch.tensor([1.0, 9.0]).double()), b=torch.ones(2).double())
-    proxy = pp.Quadratic(torch.diag(torch.tensor([1.0, 8.0]).double()))
-    result = pp.minimize(pp.Problem(target, proxy))
-    assert result.fun == pytest.approx(float(target.value(result.x)))
-    assert float(result.jac.norm()) < 1e-6
-
-
-def test_a_tuned_policy_has_the_names():
-    from proxyprox import simulation as sim
-
-    def cart(gain):
-        return sim.FunctionSystem(lambda x, u: x + gain * u, 1, 1)
-
-    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 1, 1), 8, lambda x, u, t: (x**2 + u**2).sum(1))
-    simulator = sim.SimulatorProxy(task, cart(1.0), np.ones((1, 1)))
-    robot = sim.SimulatedRobot(cart(0.7), np.ones((1, 1)))
-    target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(simulator, rollouts=1))
-    tuned = sim.tune(target, simulator, rollouts=4)
-    assert tuned.x is tuned.w
-    assert (tuned.nit, tuned.njev) == (tuned.result.steps, tuned.result.njev)
-    assert tuned.success
-    assert math.isfinite(tuned.fun)
-    assert not hasattr(tuned, "nonsense")
-
-
 def test_seconds_inside_the_proxy_are_counted():
     def slowly(w):
         time.sleep(0.002)
@@ -200,13 +172,6 @@ def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_p
     (line,) = own.lines
     assert np.allclose(line.get_ydata(), result.trace["gradient"])
     pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result().plot()
-
-
-def test_the_figure_needs_matplotlib(monkeypatch):
-    result = pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result()
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match=r"proxyprox\[plot\]"):
-        result.plot()
 
 
 # -- names of other libraries ---------------------------------------------------------------------
@@ -309,52 +274,6 @@ def test_one_gradient_is_paid_if_the_proxy_has_the_targets_curvature(name, how):
         for w, g in ((w, target.gradient(w, None)) for w in (result.w, start))
     ]
     assert sizes[0] <= 1.01 * tol * sizes[1] + 1e-14
-
-
-def test_a_quadratic_of_the_same_hessian_takes_one_gradient(tmp_path):
-    target = pp.Quadratic(A, b=-B)
-    problem = pp.Problem(target, pp.Quadratic(A))
-    for _ in range(2):  # the second time it is finished already
-        result = pp.minimize(problem, checkpoint=tmp_path / "run")
-        assert result.status is pp.Status.CONVERGED
-        assert result.njev == 1
-        assert np.allclose(result.x, np.linalg.solve(A, B))
-    assert pp.audit(problem).verdict.name == "ONE_ROUND"
-
-
-def test_an_inner_solve_that_falls_short_goes_on():
-    target = LINEAR["logistic"]()
-    problem = pp.Problem(target, target.label_free())
-    result = pp.minimize(problem, inner=pp.inner.GradientDescent(max_steps=5), steps=200)
-    assert result.status is pp.Status.CONVERGED
-    assert 1 < result.njev < 200
-    first = np.linalg.norm(target.gradient(target.zeros(), None))
-    assert np.linalg.norm(target.gradient(result.x, None)) <= 1.01e-8 * first
-
-
-def test_other_steps_of_dane_pay_for_the_last_gradient():
-    # With a weight, a proximal term or an average the residual is not the target's gradient.
-    target = pp.Quadratic(A, b=-B)
-    problem = pp.Problem(target, pp.Quadratic(A))
-    for method in (pp.DANE(gradient_weight=0.5), pp.DANE(eta=10.0)):
-        result = pp.minimize(problem, method=method, tol=1e-8, steps=200)
-        assert result.njev > 2
-        assert np.linalg.norm(target.gradient(result.x)) <= 1e-8 * np.linalg.norm(B)
-    averaged = pp.minimize(
-        problem, method=pp.DANE(), tol=1e-8, steps=5, averaging=pp.averaging.Uniform()
-    )
-    assert np.linalg.norm(target.gradient(averaged.x)) <= 1e-8 * np.linalg.norm(B)
-
-
-def test_an_interrupt_says_where_the_run_is_saved(tmp_path):
-    def gradient(w):
-        raise KeyboardInterrupt
-
-    target = pp.FunctionObjective(gradient)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        pp.minimize(pp.Problem(target), np.ones(2), method=pp.SGD(0.1), steps=2,
-                    checkpoint=tmp_path / "run")  # fmt: skip
-    assert str(tmp_path / "run") in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("method", [pp.ProxyProx(5.0), pp.DANE(5.0), pp.SGD(2.0)])

@@ -76,15 +76,6 @@ def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
     assert run.ledger.target_gradients == 0
 
 
-def test_gradients_and_observations_exclude_each_other():
-    run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
-    run.ask()
-    with pytest.raises(TypeError, match="not both"):
-        run.tell(np.ones(3), observations=[1])
-    with pytest.raises(TypeError, match=r"gradient_from.*Quadratic has none.*Tell gradients"):
-        run.tell(observations=[1])
-
-
 @pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
 @pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.methods.AuxMVR(eta=0.5)])
 def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
@@ -111,31 +102,6 @@ def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
         blind.tell(observations=labels[blind.ask().batch])
     assert blind.w.tobytes() == direct.w.tobytes()
     assert blind.ledger.target_samples == direct.ledger.target_samples == 48
-
-
-def test_labels_outside_the_family_change_nothing():
-    target = pp.logistic_regression(np.eye(4), classes=("no", "yes"), batch_size=2)
-    run = pp.Run(pp.Problem(target, target.label_free()), method=pp.ProxyProx(1.0), rng=0)
-    query, before = run.ask(), snapshot(run)
-    with pytest.raises(ValueError, match=r"y must be one of the classes \['no', 'yes'\].*maybe"):
-        run.tell(observations=["no", "maybe"])
-    assert snapshot(run) == before
-    assert same(run.ask(), query)
-    run.tell(observations=["no", "yes"])
-    assert run.steps == 1
-
-
-def test_the_users_arrays_are_copied():
-    w0, given = np.ones(3), problem()
-    run = pp.Run(given, w0, method=pp.ProxyProx(0.5), rng=0)
-    w0[:] = 99.0
-    other = pp.Run(given, np.ones(3), method=pp.ProxyProx(0.5), rng=0)
-    for _ in range(3):
-        answered(run, given.objective)
-        run.result().w[:] = -1.0
-        run.result().last[:] = -1.0
-        answered(other, given.objective)
-    assert run.w.tobytes() == other.w.tobytes()
 
 
 def test_a_result_stays_what_it_was():
@@ -167,16 +133,6 @@ class Reusing:
     def gradient(self, w, *batch):
         self.buffer[:] = self.loss.gradient(w, *batch)
         return self.buffer
-
-
-@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.methods.AuxMVR(eta=0.5), pp.SGD(0.05)])
-@pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.LBFGS(), pp.inner.Nesterov()])
-def test_an_oracle_may_reuse_its_buffer(method, inner):
-    plain = problem()
-    reusing = pp.Problem(Reusing(plain.objective), Reusing(plain.proxy))
-    call = {"method": method, "inner": inner, "stop": pp.stopping.SDane(), "steps": 10, "rng": 2}
-    expected = pp.minimize(plain, np.ones(3), **call)
-    assert pp.minimize(reusing, np.ones(3), **call).w.tobytes() == expected.w.tobytes()
 
 
 @pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.inner.StochasticGradient(steps=5)])
@@ -211,16 +167,6 @@ def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
     assert run.w.tobytes() == calm.w.tobytes()
 
 
-def test_torch_gradients_that_carry_a_graph_are_cut_loose():
-    torch = pytest.importorskip("torch")
-    weight = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    target = pp.FunctionObjective(lambda w: weight * (w - 1))
-    w0 = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    result = pp.minimize(pp.Problem(target), w0, method=pp.SGD(0.5), steps=30)
-    assert not result.w.requires_grad
-    assert torch.allclose(result.w, torch.ones(2, dtype=torch.float64), atol=1e-8)
-
-
 def test_the_default_method_is_that_of_minimize():
     target = pp.Quadratic(np.eye(2), b=-np.ones(2))
     run = pp.Run(pp.Problem(target, target))
@@ -231,22 +177,3 @@ def test_the_default_method_is_that_of_minimize():
     assert run.result().w.tobytes() == pp.minimize(run.problem, steps=4).w.tobytes()
     with pytest.raises(ValueError, match=r"pass w0=np\.zeros\(d\)"):
         pp.Run(pp.Problem((None, lambda w: w)))
-
-
-@pytest.mark.parametrize("method", [pp.ProxyProx(0.5), pp.DANE(0.5)])
-def test_an_answer_without_a_question_is_refused(method):
-    given = problem(noise=0.0)
-    run = pp.Run(given, method=method, rng=0)
-    answered(run, given.objective)
-    with pytest.raises(RuntimeError, match=r"Call ask\(\) first"):
-        run.tell(np.ones(3))
-    assert run.steps == run.ledger.target_gradients == 1
-
-
-def test_an_answer_that_is_not_finite_is_refused_in_words():
-    run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
-    run.ask()
-    with pytest.raises(
-        pp.inner.NonFiniteError, match=r"^the target's gradient is NaN or infinite$"
-    ):
-        run.tell(np.full(3, np.nan))

@@ -75,22 +75,6 @@ def test_other_threads_set_no_handler(tmp_path):
     assert found == 4 * [(before, False)]
 
 
-def test_in_a_critical_block_a_signal_waits():
-    seen = []
-
-    def work():
-        with ending_signals(), critical():
-            for _ in range(3):
-                signal.raise_signal(signal.SIGINT)
-            with critical():
-                seen.append("inside")
-            seen.append("whole")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert seen == ["inside", "whole"]
-
-
 # -- what a process leaves -------------------------------------------------------------------------
 
 SCRIPT = """
@@ -324,25 +308,6 @@ def test_an_interrupt_between_any_two_lines_leaves_all_arms_whole(tmp_path):
         assert resumed.w.tobytes() == whole.w.tobytes(), line
         assert resumed.safeguard == whole.safeguard
     assert attempt > 10
-
-
-def test_an_objective_that_fails_in_the_rivals_step_leaves_all_arms_whole(tmp_path):
-    calls = []
-    good = problem()
-
-    def gradient(w, batch):
-        calls.append(1)
-        if len(calls) == 12:
-            raise RuntimeError("offline")
-        return good.objective.gradient(w, batch)
-
-    broken = pp.Problem(pp.FunctionObjective(gradient, sample=good.objective.sample), good.proxy)
-    options = {"method": pp.ProxyProx(0.5), "steps": 8, "rng": 0, "safeguard": True}
-    with pytest.raises(pp.OracleError, match="offline"):
-        pp.minimize(broken, np.zeros(3), checkpoint=tmp_path / "run", **options)
-    resumed = pp.minimize(broken, np.zeros(3), checkpoint=tmp_path / "run", **options)
-    whole = pp.minimize(broken, np.zeros(3), **options)
-    assert resumed.w.tobytes() == whole.w.tobytes()
 
 
 # -- a checkpoint has one writer -------------------------------------------------------------------

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import L1, FunctionProxy, Quadratic, logistic_regression
+from proxyprox import L1, logistic_regression
 from proxyprox.inner import NonFiniteError, Subproblem
 
 RNG = np.random.default_rng(0)
@@ -36,23 +36,12 @@ def test_derivatives_are_those_of_the_value(phi):
     np.testing.assert_allclose(phi.gradient(CENTRE), differences(phi.value, CENTRE), atol=1e-8)
 
 
-def test_gradient_leaves_the_penalty_out():
-    bare, penalised = (Subproblem(PROXY, LINEAR, CENTRE, 1.0, p) for p in (None, L1(1.0)))
-    np.testing.assert_array_equal(bare.gradient(W), penalised.gradient(W))
-
-
 def test_constants_bound_the_hessian(phi):
     eigenvalues = np.linalg.eigvalsh(phi.hessian(W))
     assert phi.strong_convexity <= eigenvalues[0]
     assert eigenvalues[-1] <= phi.smoothness
     assert phi.strong_convexity == pytest.approx(0.1 + 1 / phi.eta)
     assert phi.smoothness == pytest.approx(PROXY.smoothness + 1 / phi.eta)
-
-
-def test_unknown_strong_convexity_counts_as_none():
-    bare = FunctionProxy(lambda w: 0.0, lambda w: w)
-    del bare.strong_convexity
-    assert Subproblem(bare, LINEAR, CENTRE, 0.25).strong_convexity == 4.0
 
 
 def test_residual_is_the_norm_or_the_distance(phi):
@@ -62,11 +51,6 @@ def test_residual_is_the_norm_or_the_distance(phi):
     # Zero coordinates forgive up to 1; the others are shifted by their sign.
     w = np.array([0.0, 0.0, -2.0, 5.0])
     assert penalised.residual(w, gradient) == pytest.approx(math.sqrt(2**2 + 0 + 1 + 5**2))
-
-
-def test_decrease_is_measured_from_the_centre(phi):
-    assert phi.decrease(CENTRE) == 0.0
-    assert phi.decrease(W) == pytest.approx(phi.value(CENTRE) - phi.value(W), rel=1e-12)
 
 
 def test_progress_says_where_the_solve_stands(phi):
@@ -91,15 +75,3 @@ def test_what_is_not_finite_ends_the_solve(phi, bad):
     away[0] = bad
     with np.errstate(invalid="ignore"), pytest.raises(NonFiniteError):
         phi.progress(away, phi.gradient(W), 1)
-
-
-def test_tensors_give_the_same_numbers():
-    torch = pytest.importorskip("torch")
-    proxy = Quadratic(np.diag([1.0, 2.0, 3.0, 4.0]))
-    tensors = [torch.tensor(x) for x in (LINEAR, CENTRE, W, V)]
-    phi = Subproblem(proxy, LINEAR, CENTRE, 0.5)
-    native = Subproblem(Quadratic(torch.tensor(proxy.P)), tensors[0], tensors[1], 0.5)
-    assert native.value(tensors[2]) == pytest.approx(phi.value(W), rel=1e-14)
-    np.testing.assert_allclose(native.gradient(tensors[2]).numpy(), phi.gradient(W), rtol=1e-13)
-    np.testing.assert_allclose(native.hessian(tensors[2]).numpy(), phi.hessian(W), rtol=1e-13)
-    assert native.decrease(tensors[2]) == pytest.approx(phi.decrease(W), rel=1e-12)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -23,58 +22,6 @@ def run_pytest(folder, *options, **settings):
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=folder, capture_output=True, text=True, check=False, timeout=600, **settings,
     )  # fmt: skip
-
-
-@pytest.mark.skipif(os.name == "nt", reason="ignored signals are inherited on POSIX only")
-def test_tests_may_send_signals_in_a_suite_that_was_started_with_nohup(tmp_path):
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    (tmp_path / "test_signals.py").write_text(
-        textwrap.dedent(
-            """
-            import os, signal, subprocess, sys
-            import pytest
-
-            def test_here():
-                with pytest.raises(KeyboardInterrupt):
-                    signal.raise_signal(signal.SIGINT)
-                signal.raise_signal(signal.SIGHUP)
-
-            @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-            def test_in_a_child(number):
-                script = f"import signal; signal.raise_signal({int(number)})"
-                child = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE)
-                assert child.returncode == -number
-            """
-        )
-    )
-
-    def ignoring():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-
-    ran = run_pytest(tmp_path, preexec_fn=ignoring)
-    assert ran.returncode == 0, ran.stdout
-
-
-def test_a_native_crash_fails_its_test_and_no_other(tmp_path):
-    """With the options of `make test`."""
-    pytest.importorskip("xdist")
-    options = re.search(r"-m pytest -q (.*)", (ROOT / "Makefile").read_text())[1].split()
-    (tmp_path / "test_crash.py").write_text(
-        textwrap.dedent(
-            """
-            import os
-            import pytest
-
-            @pytest.mark.parametrize("i", range(6))
-            def test_of_many(i):
-                if i in (2, 4):
-                    os.abort()
-            """
-        )
-    )
-    ran = run_pytest(tmp_path, "-p", "no:faulthandler", "-p", "xdist", *options)
-    assert "2 failed, 4 passed" in ran.stdout
 
 
 def test_linters_are_pinned_and_alike_everywhere():

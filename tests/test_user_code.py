@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import scipy.optimize
 
 import proxyprox as pp
 from proxyprox.inner.base import InnerResult
-from proxyprox.problems import MixedProxy, ScaledProxy
 
 A = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
 P = np.array([[1.8, 0.2, 0.0], [0.2, 1.1, 0.0], [0.0, 0.0, 0.6]])
@@ -115,19 +112,6 @@ SOLVERS = [
 ]
 
 
-def functions(loss: Any) -> pp.FunctionObjective:
-    return pp.FunctionObjective(
-        loss.gradient, value=loss.value, hvp=loss.hvp, sample=loss.sample, samples=loss.samples,
-        cost=loss.cost,
-    )  # fmt: skip
-
-
-def proxy_of_functions(loss: Any) -> pp.FunctionProxy:
-    return pp.FunctionProxy(
-        loss.value, lambda w: loss.gradient(w), hvp=loss.hvp, hessian=loss.hessian, smoothness=2.0
-    )
-
-
 def outcome(result: Any) -> tuple[Any, ...]:
     return result.w.tobytes(), result.last.tobytes(), result.values, result.status
 
@@ -150,11 +134,6 @@ def test_classes_of_the_user(kind, inner):
     agree(kind, pp.Problem, inner=inner)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_functions_of_the_user(kind):
-    agree(kind, lambda target, proxy: pp.Problem(functions(target), proxy_of_functions(proxy)), 0.1)
-
-
 METHODS = [
     pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
     pp.DANE(1.0), pp.methods.AuxMVR(0.3, 1.0),
@@ -170,28 +149,6 @@ def test_all_methods(kind, method):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_safeguard(kind):
     agree(kind, pp.Problem, 0.1, safeguard=True)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_losses_made_of_the_users(kind):
-    def build(target: Any, proxy: Any) -> pp.Problem:
-        mixed = MixedProxy([proxy, ScaledProxy(proxy, 0.5)], [0.5, 0.4])
-        return pp.problems.regularized(pp.Problem(target, mixed), 0.1, np.ones(3))
-
-    agree(kind, build, inner=pp.inner.Newton())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_audit(kind):
-    for curvature in ("hvp", "secants"):
-        one, other = (
-            pp.audit(
-                pp.Problem(k(A, CENTRE, 0.1), k(P, 0 * CENTRE)), w0=np.zeros(3), rng=0,
-                curvature=curvature,
-            )
-            for k in (Honest, kind)
-        )  # fmt: skip
-        assert (one.delta, one.H, one.sigma2) == (other.delta, other.H, other.sigma2)
 
 
 class Penalty:
@@ -259,57 +216,6 @@ def test_what_a_run_hands_out():
             if careless:
                 spoil(*gradients, step.w, step.answer, *step.gradients)
     assert runs[0].w.tobytes() == runs[1].w.tobytes()
-
-
-def test_the_start_is_the_users():
-    start, zeros = np.zeros(3), np.zeros(3)
-    target = Writing(A, CENTRE)
-    target.dim, target.zeros = 3, lambda: zeros  # type: ignore[attr-defined]
-    for w0 in (start, None):
-        pp.minimize(pp.Problem(target, Writing(P, CENTRE)), w0, method=pp.SGD(0.1), steps=3)
-    assert not start.any()
-    assert not zeros.any()
-
-
-def test_a_batch_in_a_checkpoint_and_its_rows(tmp_path):
-    class Rows(pp.GLM):
-        def gradient(self, w: Any, batch: Any = None) -> Any:
-            found = super().gradient(w, batch)
-            spoil(w, batch)
-            return found
-
-    X = np.random.default_rng(0).normal(size=(80, 3))
-    y = X @ CENTRE
-    honest = pp.linear_regression(X, y, batch_size=8)
-    careless = Rows(X, y, honest.family, batch_size=8)
-    for method in (pp.ProxyProx(1.0), pp.ProxyProx(0.5, pp.corrections.Storm(0.5))):
-        call = {"method": method, "steps": 12, "rng": 0, "safeguard": True}
-        found = [
-            pp.minimize(pp.Problem(t, honest.label_free()), **call) for t in (honest, careless)
-        ]
-        assert outcome(found[0]) == outcome(found[1])
-
-
-def test_a_sampler_that_reuses_its_buffer():
-    buffer = np.zeros(3)
-
-    def draw(rng: np.random.Generator) -> Any:
-        buffer[:] = rng.normal(size=3)
-        return buffer
-
-    def fresh(rng: np.random.Generator) -> Any:
-        return rng.normal(size=3)
-
-    proxy = proxy_of_functions(Honest(P, 0 * CENTRE))
-    audits = [
-        pp.audit(
-            pp.Problem(pp.FunctionObjective(lambda w, b: A @ w + b, sample=sample), proxy),
-            w0=np.ones(3), rng=0,
-        )
-        for sample in (fresh, draw)
-    ]  # fmt: skip
-    assert audits[0].sigma2 == audits[1].sigma2
-    assert audits[1].sigma2.estimate > 0
 
 
 @dataclass(frozen=True)
@@ -418,98 +324,3 @@ def test_a_method_of_the_user():
         for in_place in (False, True)
     ]
     assert outcome(found[0]) == outcome(found[1])
-
-
-def test_a_method_for_scipy():
-    def fun(x: Any) -> float:
-        found = float((x - CENTRE) @ A @ (x - CENTRE)) / 2
-        spoil(x)
-        return found
-
-    def jac(x: Any) -> Any:
-        x[:] = A @ (x - CENTRE)
-        return x
-
-    start = np.zeros(3)
-    solver = pp.scipy.scipy_method(pp.Quadratic(P), method=pp.ProxyProx(1.0))
-    answer = scipy.optimize.minimize(fun, start, jac=jac, method=solver, callback=spoil)
-    np.testing.assert_allclose(answer.x, CENTRE, atol=1e-8)
-    assert answer.fun < 1e-12
-    assert not start.any()
-
-
-def test_a_hessian_is_the_callers():
-    loss = pp.Quadratic(A)
-    spoil(loss.hessian(CENTRE))
-    np.testing.assert_array_equal(loss.hessian(CENTRE), A)
-
-
-def test_losses_of_the_users_can_be_pickled():
-    made = ScaledProxy(pp.FunctionProxy(np.linalg.norm, np.negative), 2.0)
-    for loss in (made, ScaledProxy(Honest(A, CENTRE), 2.0)):
-        again = pickle.loads(pickle.dumps(loss))
-        np.testing.assert_array_equal(again.gradient(CENTRE), loss.gradient(CENTRE))
-
-
-def test_torch_tensors():
-    torch = pytest.importorskip("torch")
-    from proxyprox.torch import FlatLoss
-
-    matrix, centre = torch.tensor(A), torch.tensor(CENTRE)
-
-    def loss(w: Any) -> Any:
-        found = (w - centre) @ matrix @ (w - centre) / 2
-        w.detach().fill_(77.0)
-        return found
-
-    def gradient(w: Any) -> Any:
-        # As one writes it without copies: the graph's leaf is the argument.
-        w.requires_grad_(True)
-        ((w - centre) @ matrix @ (w - centre) / 2).backward()
-        return w.grad
-
-    proxy = pp.Quadratic(torch.tensor(P))
-    start = torch.zeros(3, dtype=torch.float64)
-    flat = FlatLoss(lambda w: (w - centre) @ matrix @ (w - centre) / 2, start)
-    for target in (flat, (loss, gradient)):
-        found = pp.minimize(pp.Problem(target, proxy), start, method=pp.ProxyProx(1.0), steps=40)
-        assert float((found.w - centre).abs().max()) < 1e-5
-        assert found.values[1] < 1e-10
-    assert not start.any()
-    assert not start.requires_grad
-    writing = FlatLoss(lambda w: loss(w), start)
-    w = torch.ones(3, dtype=torch.float64)
-    assert writing.value(w) == writing.value(w)
-    assert bool((w == 1).all())
-
-
-def test_a_torch_proxy_that_normalises_its_batch_in_place():
-    torch = pytest.importorskip("torch")
-    from proxyprox.torch import Proxy, ProxyProx
-
-    def trained(in_place: bool) -> Any:
-        torch.manual_seed(0)
-        w = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
-        batches = [torch.randn(4, 3, dtype=torch.float64) + 2 for _ in range(3)]
-
-        def loss(x: Any) -> Any:
-            x = x.sub_(2.0).mul_(2.0) if in_place else (x - 2.0) * 2.0
-            return (x @ w - 1).square().mean()
-
-        optimizer = ProxyProx(
-            [w], lr=0.1, proxy=Proxy([b.clone() for b in batches], loss, full=None),
-            anchor="paired", probe=False,
-        )  # fmt: skip
-        for b in batches:
-            w.grad = None
-            (((b - 2.0) @ w - 1).square().mean()).backward()
-            optimizer.step()
-        return w.detach().clone()
-
-    assert torch.equal(trained(False), trained(True))
-
-
-def test_states_can_be_replaced():
-    # Frozen states stay frozen: copies are made without their constructor.
-    run = pp.Run(problem(), np.zeros(3), method=pp.ProxyProx("auto"), rng=0)
-    assert replace(run.ask(), batch=None).batch is None

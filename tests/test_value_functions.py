@@ -42,26 +42,6 @@ def test_plain_functions_are_minimised_and_the_result_says_how():
     assert found.gradients in str(found)
 
 
-def test_functions_of_tensors_keep_tensors():
-    torch = pytest.importorskip("torch")
-    t, data = torch.tensor(T), torch.tensor(DATA)
-
-    def loss(w):
-        return ((w[0] * torch.exp(-w[1] * t) - data) ** 2).sum() / 2
-
-    problem = Problem(loss, half_square(coarse))
-    found = minimize(problem, START, method=DANE(eta=1.0), steps=3)
-    assert isinstance(found.w, np.ndarray)
-    assert found.gradients == "target: torch's autograd; proxy: 3-point differences"
-    tensor = minimize(Problem(loss, loss), torch.tensor(START), method=DANE(eta=1.0), steps=3)
-    assert isinstance(tensor.w, torch.Tensor)
-
-
-def test_other_problems_say_nothing_about_gradients():
-    problem = Problem((half_square(fine), lambda w: w), (half_square(coarse), lambda w: w))
-    assert minimize(problem, START, method=DANE(eta=1.0), steps=1).gradients == ""
-
-
 class Watching(DANE):
     """Notes the curvature that comes with the answers."""
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import errno
-import json
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,88 +15,6 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util.codec import walk
-
-SCRIPT = """
-import json, os, random, signal, sys, time
-import numpy as np
-import proxyprox as pp
-
-folder = sys.argv[1]
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, size=60)
-target = pp.logistic_regression(X, y, l2=0.1, batch_size=6)
-proxy = target.subsample(30, rng=1)
-proxy.batch_size = 7
-KINDS = {
-    "quasi": dict(method=pp.ProxyProx(0.5), inner=pp.inner.QuasiNewton(),
-        stop=pp.stopping.Residual(1e-9)),
-    "mvr": dict(method=pp.methods.AuxMVR(a=0.2), inner=pp.inner.GradientDescent(),
-        stop=pp.stopping.Steps(5)),
-    "sgd": dict(method=pp.ProxyProx(0.5), inner=pp.inner.StochasticGradient(steps=20),
-                stop=pp.stopping.RandomSteps(0.3) | pp.stopping.Residual(1e-3)),
-}
-
-class Slow:
-    repeatable, dim = True, 4
-    sample, samples = target.sample, target.samples
-    def __init__(self, calls):
-        self.calls = calls
-    def gradient(self, w, batch):
-        # It stands still at last, however late the kill comes: the run never ends by itself.
-        self.calls -= 1
-        time.sleep(0.002 if self.calls > 0 else 600)
-        return target.gradient(w, batch)
-
-def run(kind, calls=None, path=None):
-    checkpoint = None if path is None else pp.Checkpoint(path, every_steps=1)
-    problem = pp.Problem(target if calls is None else Slow(calls), proxy)
-    result = pp.minimize(problem, averaging=pp.averaging.Geometric(0.1), steps=120, rng=5,
-                         checkpoint=checkpoint, **KINDS[kind])
-    counts = [v for k, v in result.ledger.as_dict().items() if "seconds" not in k]
-    rows = [row._replace(seconds=0.0) for row in result.trace]
-    trace = np.array(rows, dtype=float)
-    return [part.tobytes().hex() for part in (result.w, result.last, trace, np.array(counts))]
-
-def stamp(path):
-    return os.path.getsize(path) if os.path.exists(path) else 0
-
-found = {}
-for kind in KINDS:
-    path, dice, kills = os.path.join(folder, kind), random.Random(kind), 0
-    whole = run(kind)
-    for _ in range(3):
-        # Forked: nothing is imported again.
-        child = os.fork()
-        if not child:
-            run(kind, 50, path)
-            os._exit(0)
-        before = stamp(path)
-        while stamp(path) == before:  # until its first save
-            time.sleep(0.001)
-        time.sleep(dice.uniform(0.0, 0.1))
-        os.kill(child, signal.SIGKILL)
-        kills += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    steps = pp.Run.load(path, pp.Problem(target, proxy)).steps
-    found[kind] = kills, steps, run(kind, None, path) == whole
-print(json.dumps(found))
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="the system knows no kill -9")
-@pytest.mark.slow
-def test_killed_at_random_points_and_resumed_bit_for_bit(tmp_path):
-    source = os.path.dirname(os.path.dirname(pp.__file__))
-    ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)], capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": source},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    for kind, (kills, steps, same) in json.loads(ran.stdout).items():
-        assert kills == 3, kind
-        assert 0 < steps < 120, kind
-        assert same, kind
-    # Nothing half-written stays behind, beside the runs themselves.
-    assert sorted(os.listdir(tmp_path)) == ["mvr", "quasi", "sgd"]
 
 
 def problem():
@@ -145,15 +59,6 @@ def test_every_bit_generator_survives(kind, tmp_path):
     resumed = pp.Run.load(tmp_path / "run", problem())
     assert repr(resumed.rng.bit_generator.state) == before
     assert advance(resumed, 4).w.tobytes() == advance(half, 4).w.tobytes()
-
-
-def test_the_open_question_survives(tmp_path):
-    run = started()
-    query = run.ask()
-    run.save(tmp_path / "run")
-    again = pp.Run.load(tmp_path / "run", problem()).ask()
-    assert again.batch.tobytes() == query.batch.tobytes()
-    assert [p.tobytes() for p in again.points] == [p.tobytes() for p in query.points]
 
 
 class Corner(NamedTuple):
@@ -225,15 +130,6 @@ def test_a_users_state_is_any_tree(library, tmp_path):
     resumed = advance(pp.Run.load(tmp_path / "run", given), 3)
     assert type(resumed.w) is type(whole.w)
     assert resumed.w.tolist() == whole.w.tolist()
-    assert counts(resumed) == counts(whole)
-
-
-def test_a_users_method_goes_on_in_minimize(tmp_path):
-    call = {"problem": problem(), "w0": np.ones(3), "method": HeavyBall(), "rng": 0}
-    whole = pp.minimize(**call, steps=9)
-    pp.minimize(**call, steps=4, checkpoint=tmp_path / "run")
-    resumed = pp.minimize(**call, steps=9, checkpoint=tmp_path / "run")
-    assert resumed.w.tobytes() == whole.w.tobytes()
     assert counts(resumed) == counts(whole)
 
 
@@ -501,18 +397,3 @@ def test_a_save_that_fails_half_way_costs_only_itself(error, tmp_path, monkeypat
     saver.save(advance(run, 1))
     saver.save(advance(run, 1))
     assert advance(pp.Run.load(path, problem()), 2).w.tobytes() == advance(run, 2).w.tobytes()
-
-
-def test_two_runs_may_share_a_checkpoint_one_after_the_other(tmp_path):
-    saver = pp.Checkpoint(tmp_path / "run", every_steps=1)
-    call = {"problem": problem(), "w0": np.ones(3), "method": pp.ProxyProx(0.5), "rng": 0}
-    pp.minimize(**call, steps=3, checkpoint=saver)
-    resumed = pp.minimize(**call, steps=6, checkpoint=saver)
-    assert resumed.w.tobytes() == pp.minimize(**call, steps=6).w.tobytes()
-    assert pp.Run.load(tmp_path / "run", problem()).steps == 6
-
-
-@pytest.mark.parametrize("path", ["", None, 3, "no/such/folder/run", "/"])
-def test_a_path_that_cannot_work_is_refused(path):
-    with pytest.raises((TypeError, ValueError), match="checkpoint"):
-        pp.Checkpoint(path)

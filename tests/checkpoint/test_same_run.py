@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import sys
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.problems import regularized
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)
@@ -67,17 +65,6 @@ def test_what_differs_is_named(name, safeguard, tmp_path):
     assert (tmp_path / "run").read_bytes() == before
 
 
-def test_another_batch_size_inside_of_a_wrapper_is_refused(tmp_path):
-    def wrapped(batch_size):
-        problem = regularized(pp.Problem(target(batch_size=batch_size)), 0.1, np.zeros(4))
-        return {"problem": problem, "rng": 0, "checkpoint": tmp_path / "run"}
-
-    pp.minimize(**wrapped(6), steps=2)
-    assert pp.minimize(**wrapped(6), steps=3).steps == 3
-    with pytest.raises(pp.CheckpointError, match="the objective"):
-        pp.minimize(**wrapped(7), steps=4)
-
-
 @pytest.mark.parametrize("safeguard", [False, True])
 def test_a_finished_run_says_so_and_may_go_on(safeguard, tmp_path):
     call = {"problem": problem(), "rng": 0, "checkpoint": tmp_path / "run", "safeguard": safeguard}
@@ -102,13 +89,6 @@ def test_a_loaded_run_needs_the_problem_but_not_the_start(tmp_path):
         pp.minimize(problem(), rng=4, steps=1, checkpoint=tmp_path / "again")
     with pytest.raises(pp.CheckpointError, match="l2"):
         pp.Run.load(tmp_path / "run", problem(l2=0.3))
-
-
-def test_what_has_no_fingerprint_is_not_compared(tmp_path):
-    call = {"w0": np.ones(2), "steps": 2, "checkpoint": tmp_path / "run"}
-    pp.minimize(pp.Problem((None, lambda w: w)), **call)
-    again = pp.minimize(pp.Problem((None, lambda w: w - 1)), **call, rng=5)
-    assert "finished already" in again.message
 
 
 def test_nothing_is_hashed_without_a_checkpoint(monkeypatch):
@@ -176,34 +156,6 @@ def quadratic():
     return pp.Problem(target, pp.FunctionProxy(
         lambda w: float(np.sum(np.cosh(w))), np.sinh, hessian=lambda w: np.diag(np.cosh(w)),
     ))  # fmt: skip
-
-
-PARTS = {
-    "method": pp.methods.AuxMVR(a=0.3, eta=0.5), "inner": pp.inner.QuasiNewton(),
-    "stop": pp.stopping.SDane(),
-    "averaging": pp.averaging.Uniform(),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"method": pp.methods.AuxMVR(a=0.4, eta=0.5)}, ["run: method.a was 0.3, now 0.4. Give"]),
-        ({"inner": pp.inner.Newton()}, ["inner was QuasiNewton(", "), now Newton("]),
-        ({"stop": pp.stopping.Residual(1e-3)}, ["stop was", "SDane", "Residual"]),
-        ({"averaging": pp.averaging.Last()}, ["averaging was", "Uniform", "Last"]),
-    ],
-)
-def test_another_configuration_is_refused_by_name(change, words, tmp_path):
-    pp.Run(quadratic(), np.ones(3), rng=0, **PARTS).save(tmp_path / "run")
-    before = (tmp_path / "run").read_bytes()
-    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
-        pp.minimize(
-            quadratic(), np.ones(3), steps=9, checkpoint=tmp_path / "run", **{**PARTS, **change}
-        )
-    for word in words:
-        assert word in str(caught.value)
-    assert (tmp_path / "run").read_bytes() == before
 
 
 def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
@@ -283,15 +235,6 @@ def test_a_class_of_a_module_that_is_not_imported_must_be_given(tmp_path, monkey
     assert __name__ not in sys.modules
 
 
-def test_a_configuration_is_json():
-    run = pp.Run(
-        problem(),
-        method=pp.ProxyProx(lambda k: 0.1),
-        stop=pp.stopping.SDane() | pp.stopping.Steps(3),
-    )
-    assert json.loads(json.dumps(run.config())) == run.config()
-
-
 # -- functions -------------------------------------------------------------------------------------
 
 
@@ -323,12 +266,3 @@ def test_another_function_is_refused_by_name(was, now, words, tmp_path):
     assert resumed.steps == 3
     with pytest.raises(pp.CheckpointError, match=rf"method\.eta was .*{words}"):
         pp.minimize(problem(), method=pp.ProxyProx(now), **call)
-
-
-def test_a_function_of_the_same_name_is_accepted(tmp_path):
-    def schedule(size):
-        return lambda k: size
-
-    call = {"rng": 0, "checkpoint": tmp_path / "run"}
-    pp.minimize(problem(), method=pp.ProxyProx(schedule(0.1)), steps=1, **call)
-    assert pp.minimize(problem(), method=pp.ProxyProx(schedule(0.2)), steps=3, **call).steps == 3
