@@ -99,17 +99,6 @@ def test_nothing_is_hashed_without_a_checkpoint(monkeypatch):
     assert pp.minimize(problem(), steps=2, rng=0).steps == 2
 
 
-def test_a_resumed_run_that_fails_was_not_finished(tmp_path):
-    answers = {"good": True}
-    slope = pp.Problem((None, lambda w: w if answers["good"] else w * np.nan))
-    call = {"w0": np.ones(2), "method": pp.SGD(0.1), "checkpoint": tmp_path / "run"}
-    pp.minimize(slope, **call, steps=2)
-    answers["good"] = False
-    failed = pp.minimize(slope, **call, steps=4)
-    assert failed.status is pp.Status.TARGET_NOT_FINITE
-    assert "finished already" not in failed.message
-
-
 def test_functions_are_told_apart_by_their_value_at_the_start(tmp_path):
     def pull(towards):
         return lambda w: float((w - towards) @ (w - towards)), lambda w: 2 * (w - towards)

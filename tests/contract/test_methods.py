@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -171,31 +169,3 @@ def test_every_correction_runs_in_proxyprox(correction, backend, shared):
     method = pp.ProxyProx(eta=1.0, correction=correction)
     result = pp.minimize(shared.problem, shared.w0, method=method, steps=4, rng=0)
     assert result.ledger.target_gradients == (7 if correction.two_points else 4)
-
-
-@pytest.mark.parametrize(
-    ("solver", "missing"),
-    [
-        (pp.inner.ClosedForm(), "a closed form"),
-        (pp.inner.GradientDescent(), "smoothness constant"),
-        (pp.inner.Nesterov(), "smoothness constant"),
-        (pp.inner.Newton(), "the Hessian, hessian"),
-        (pp.inner.QuasiNewton(), "the Hessian, hessian"),
-        (pp.inner.NewtonCG(), "Hessian-vector products"),
-        (pp.inner.StochasticGradient(steps=3), "sampled gradients"),
-    ],
-    ids=lambda item: type(item).__name__ if dataclasses.is_dataclass(item) else "",
-)
-def test_a_missing_capability_is_named_before_anything_is_paid(solver, missing):
-    asked = []
-    objective = pp.FunctionObjective(lambda w: asked.append(w) or w)
-    problem = pp.Problem(objective, (lambda w: 0.5 * float(w @ w), lambda w: w))
-    with pytest.raises(TypeError) as caught:
-        pp.minimize(problem, np.ones(2), method=pp.ProxyProx(eta=1.0), inner=solver, steps=1)
-    text = str(caught.value)
-    assert missing in text
-    assert type(solver).__name__ in text
-    assert "but FunctionProxy does not offer" in text
-    assert "LBFGS()" in text
-    assert "leave inner out" in text
-    assert not asked

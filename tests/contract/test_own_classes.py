@@ -12,7 +12,6 @@ import proxyprox as pp
 from fedred import FedRed
 from own_methods import HeavyBall, HeavyBallState, SagaProxyProx, SvrgProxyProx, WindowMean
 from proxyprox.problems.protocols import Facts
-from proxyprox.stepsizes import StepSize
 from proxyprox.testing import (
     ContractError,
     check_inner_solver,
@@ -33,15 +32,6 @@ def rows(batch_size=1, backend="numpy"):
         X, y = torch.tensor(X), torch.tensor(y)
     target = pp.logistic_regression(X, y, l2=0.1, batch_size=batch_size)
     return pp.Problem(target, target.label_free())
-
-
-def test_saga_converges_with_one_row_a_step_where_sgd_stays_noisy(backend):
-    problem = rows(backend=backend)
-    best = problem.value(pp.minimize(problem, method=pp.DANE(), steps=3).w)
-    saga = pp.minimize(problem, method=SagaProxyProx(eta=1.0), steps=300, rng=0)
-    plain = pp.minimize(problem, method=pp.ProxyProx(eta=1.0), steps=100, rng=0)
-    assert problem.value(saga.w) - best < 1e-6
-    assert problem.value(plain.w) - best > 1e-4
 
 
 @pytest.mark.parametrize("eta", [1.0, "auto"])
@@ -90,15 +80,6 @@ class Mine(pp.Method):
 class AnchorBefore(Mine):
     def anchor(self, state, step):
         return step.proxy.gradient(state.move)
-
-
-class AnchorAtStart(Mine):
-    def init(self, w0, problem):
-        object.__setattr__(self, "start", w0)
-        return super().init(w0, problem)
-
-    def anchor(self, state, step):
-        return step.proxy.gradient(self.start)
 
 
 class NoAnchor(Mine):
@@ -156,11 +137,6 @@ class Forgets(Mine):
         return dataclasses.replace(super().tell(state, answers, step), k=state.k)
 
 
-class Draws(Mine):
-    def anchor(self, state, step):
-        return step.proxy.gradient(state.w) + np.random.default_rng().normal()
-
-
 class Uphill(Mine):
     def tell(self, state, answers, step):
         w = state.w + 2 * answers.gradients[0]
@@ -180,7 +156,6 @@ class NotFrozen(pp.Method):
     ("broken", "words"),
     [
         (AnchorBefore(), "anchor.*(iterate|question) before"),
-        (AnchorAtStart(), "anchor.*start"),
         (NoAnchor(), "anchor.*not subtracted"),
         (EmaAnchorBefore(), "anchor"),
         (AnchorBeforeAtTimes(), "anchor.*before"),
@@ -189,7 +164,6 @@ class NotFrozen(pp.Method):
         (Writes(), "writes into the answers"),
         (Remembers(), "resume bit for bit|deterministic"),
         (Forgets(), "k in the state"),
-        (Draws(), "deterministic"),
         (Uphill(), "diverges"),
         (Unsavable(), "saved"),
         (NotFrozen(), "frozen dataclass"),
@@ -324,19 +298,12 @@ class Ignores(Solver):
         return super().solve(phi, start, pp.stopping.Relative(1e-9), memory, rng)
 
 
-class Overwrites(Solver):
-    def solve(self, phi, start, stop, memory, rng):
-        phi.linear[:] = 0
-        return super().solve(phi, start, stop, memory, rng)
-
-
 @pytest.mark.parametrize(
     ("broken", "words"),
     [
         (Reports(), "residual it reports"),
         (Stops(), "ends at a residual"),
         (Ignores(), "ask the criterion"),
-        (Overwrites(), "writes into"),
         (object(), "has no needs"),
     ],
     ids=lambda item: type(item).__name__,
@@ -345,33 +312,3 @@ def test_a_broken_solver_is_named(broken, words):
     check_inner_solver(Solver())
     with pytest.raises(ContractError, match=words):
         check_inner_solver(broken)
-
-
-@dataclasses.dataclass(frozen=True)
-class CountingRule(StepSize):
-    """Begins with nothing and learns a number."""
-
-    measures = True
-
-    def eta(self, state, k):
-        return 0.5
-
-    def observe(self, state, seen):
-        return (state or 0) + 1
-
-
-def test_a_rule_may_begin_with_nothing():
-    check_method(pp.ProxyProx(CountingRule()))
-
-
-@dataclasses.dataclass(frozen=True)
-class NoState(pp.Method):
-    """Its init returns no state."""
-
-    def init(self, w0, problem):
-        return {"w": w0}
-
-
-def test_a_state_without_w_and_k_is_named():
-    with pytest.raises(ContractError, match="init"):
-        check_method(NoState())

@@ -9,6 +9,7 @@ import pytest
 
 import accelerated_sliding
 import fedred
+import finite_sums
 import own_methods
 import spam
 import stabilized_dane
@@ -63,7 +64,7 @@ def test_the_covering_design_covers(combinations):
 
 
 def own_classes():
-    files = (own_methods, spam, fedred, stabilized_dane, accelerated_sliding)
+    files = (own_methods, spam, fedred, finite_sums, stabilized_dane, accelerated_sliding)
     return {item for file in files for item in vars(file).values() if isinstance(item, type)}
 
 

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize as scipy_minimize
 
 import proxyprox as pp
 from proxyprox import theory
@@ -96,84 +95,6 @@ def test_convex_by_regularisation(seed):
     assert mean + 3 * error <= bound
 
 
-class Wavy:
-    """``Σ a w²/2 + c cos w``, non-convex for c > a, with an exact constant for the difference."""
-
-    def __init__(self, a, c, noise=0.0):
-        self.a, self.c, self.noise = a, c, noise
-
-    def value(self, w):
-        return float(np.sum(self.a * w**2 / 2 + self.c * np.cos(w)))
-
-    def gradient(self, w, batch=0.0):
-        return self.a * w - self.c * np.sin(w) + batch
-
-    def hvp(self, w, v):
-        return (self.a - self.c * np.cos(w)) * v
-
-    def sample(self, rng):
-        return rng.normal(scale=self.noise / 2, size=4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_nonconvex(seed):
-    rng = np.random.default_rng(seed)
-    a, c = 1.0, float(rng.uniform(1.5, 3.0))
-    shift_a, shift_c = rng.uniform(-0.3, 0.3, size=2)
-    sigma, K = (0.0, 0.3, 1.0)[seed], (3, 10, 25)[seed]
-    target, proxy = Wavy(a, c, sigma), Wavy(a - shift_a, c - shift_c)
-    # h = shift_a w²/2 + shift_c cos w per coordinate: |h''| ≤ |shift_a| + |shift_c|.
-    delta = abs(shift_a) + abs(shift_c)
-    eta = theory.largest_step_size(delta)
-    grid = np.linspace(-7, 7, 20001)
-    best = 4 * float(np.min(a * grid**2 / 2 + c * np.cos(grid)))
-    w0 = rng.normal(scale=2.0, size=4)
-    bound = theory.nonconvex_guarantee(
-        eta=eta, steps=K, initial_gap=target.value(w0) - best, sigma=sigma, delta=delta
-    )
-    squares = []
-    for run in range(SEEDS):
-        seen = []
-        result = pp.minimize(
-            pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=run,
-            stop=pp.stopping.NonConvex(), inner=pp.inner.NewtonCG(),
-            callback=lambda step, seen=seen: seen.append(target.gradient(step.w)),
-        )  # fmt: skip
-        assert result.trace["held"].all()
-        squares.append(np.mean([g @ g for g in seen]))
-    mean, error = mean_and_error(squares)
-    assert mean + 3 * error <= bound
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["logistic", "softmax"])
-def test_label_free_classification_has_no_similarity_limit(family):
-    """δ = 0 exactly: the bound holds for any η, however large."""
-    rng = np.random.default_rng(1)
-    n, d, mu = 120, 3, 0.05
-    X = rng.normal(size=(n, d))
-    classes = 2 if family == "logistic" else 3
-    y = np.r_[np.arange(classes), rng.integers(0, classes, n - classes)]
-    build = pp.logistic_regression if family == "logistic" else pp.softmax_regression
-    target = build(X, y, l2=mu, batch_size=10)
-    w0 = np.zeros(target.dim)
-    exact = scipy_minimize(target.value, w0, jac=target.gradient, method="BFGS", tol=1e-10).x
-    # Each row's gradient is x (p − t): E‖·‖² ≤ 2 max‖x‖² over the batch of 10, for any w.
-    sigma = math.sqrt(2 * np.mean(np.sum(X**2, axis=1)) / 10)
-    for eta, K in ((0.5, 20), (20.0, 10)):
-        errors = suboptimalities(
-            pp.Problem(target, target.label_free()), target, target.value(exact), w0,
-            method=pp.ProxyProx(eta), steps=K, averaging=pp.averaging.Geometric(mu),
-            stop=pp.stopping.StronglyConvex(mu), seeds=25,
-        )  # fmt: skip
-        bound = theory.guarantee(
-            eta=eta, steps=K, mu=mu, B=float(np.linalg.norm(exact)), sigma=sigma, delta=0.0
-        )
-        mean, error = mean_and_error(errors)
-        assert mean + 3 * error <= bound
-
-
 def test_the_step_size_condition_is_not_idle():
     """With h concave the step 1/η must outweigh it: at η = 1/(4δ) fine, at 2/δ it diverges."""
     delta = 1.0
@@ -235,39 +156,3 @@ def test_solved_subproblems_on_random_quadratics():
         assert excess <= bound * (1 + 1e-9)
         closest = max(closest, excess / bound)
     assert closest > 0.3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mu", [0.0, 0.02])
-def test_solved_subproblems_on_logistic_losses(mu):
-    """δ is a supremum over all w: rows of h count with weights of either sign, curvature ≤ ¼."""
-    rng = np.random.default_rng(4)
-    n, m, d, batch = 120, 40, 4, 10
-    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.2, d)
-    y = X @ rng.normal(size=d) + rng.logistic(size=n) > 0
-    target = pp.logistic_regression(X, y, l2=mu, batch_size=batch)
-    proxy = pp.logistic_regression(X[:m], y[:m], l2=mu)
-    counts = np.where(np.arange(n) < m, 1 / n - 1 / m, 1 / n)
-    parts = [X[sign * counts > 0].T * abs(counts[sign * counts > 0]) for sign in (1, -1)]
-    delta = max(
-        np.linalg.norm(part @ X[s * counts > 0], 2) / 4
-        for part, s in zip(parts, (1, -1), strict=True)
-    )
-    exact = scipy_minimize(
-        target.value, np.zeros(d), jac=target.gradient, method="BFGS", tol=1e-10
-    ).x
-    sigma, B = math.sqrt(np.mean(np.sum(X**2, axis=1)) / batch), float(np.linalg.norm(exact))
-    for share, K in ((1.0, 12), (0.2, 30)):
-        eta = share / delta
-        errors = []
-        for seed in range(25):
-            result = pp.minimize(
-                pp.Problem(target, proxy), np.zeros(d), method=pp.ProxyProx(eta), steps=K, rng=seed,
-                averaging=pp.averaging.Geometric(2.5 * mu / (1 + eta * delta)),
-                stop=pp.stopping.Residual(1e-9),
-            )  # fmt: skip
-            errors.append(target.value(result.w) - target.value(exact))
-        mean, error = mean_and_error(errors)
-        assert mean + 3 * error <= theory.guarantee(
-            eta=eta, steps=K, B=B, sigma=sigma, delta=delta, mu=mu, solved=True
-        )

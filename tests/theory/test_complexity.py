@@ -82,51 +82,6 @@ def test_inner_steps_by_hand():
     assert inner_steps_sgd(**{**NOISY, "mu": 1e6, "rho": 0.0}) == 6
 
 
-def gradient_descent(gradient, start, smoothness, convexity, steps):
-    w = start
-    for _ in range(steps):
-        w = w - gradient(w) / smoothness
-    return w
-
-
-def nesterov(gradient, start, smoothness, convexity, steps):
-    ratio = math.sqrt(smoothness / convexity)
-    momentum = (ratio - 1) / (ratio + 1)
-    w = ahead = start
-    for _ in range(steps):
-        new = ahead - gradient(ahead) / smoothness
-        ahead = new + momentum * (new - w)
-        w = new
-    return w
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "solver"),
-    [(inner_steps_gradient_descent, gradient_descent), (inner_steps_nesterov, nesterov)],
-)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    H=st.floats(0.0, 300.0),
-    eta=st.floats(0.05, 5.0),
-    mu=st.floats(1e-4, 1.0),
-)
-def test_inner_steps_meet_the_accuracy_on_a_subproblem(count, solver, seed, H, eta, mu):
-    # A softplus in each coordinate: curvature between 0 and H, not constant.
-    rng = np.random.default_rng(seed)
-    curvature = rng.uniform(0, 4 * H, 5)
-    curvature[0] = 4 * H
-    shift, linear, centre = rng.normal(size=(3, 5))
-
-    def gradient(w):
-        sigmoid = (1 + np.tanh((w - shift) / 2)) / 2
-        return curvature * sigmoid + linear + (w - centre) / eta
-
-    w = solver(gradient, centre, H + 1 / eta, 1 / eta, count(eta=eta, mu=mu, H=H))
-    allowed = mu / (4 * eta) * np.sum((w - centre) ** 2)
-    assert np.sum(gradient(w) ** 2) <= allowed * (1 + 1e-9) + 1e-20
-
-
 def test_errors_name_the_argument():
     strong, threshold = {**STRONG, "H": 1.0}, {"epsilon": 1.0, "H": 1.0, "B": 1.0}
     wrong = [

@@ -130,12 +130,3 @@ def test_errors_name_the_argument():
     for function, settings, name, value in wrong:
         with pytest.raises((ValueError, TypeError), match=f"^{name} must be "):
             function(**{**settings, name: value})
-
-
-def test_a_step_size_may_reach_its_limit_but_not_pass_it():
-    for delta in (3.0, 0.7, 1e-3 / 3):
-        limit = 1 / (4 * delta)
-        guarantee(**{**STRONG, "delta": delta, "eta": limit})
-        guarantee(**{**STRONG, "delta": delta, "eta": 4 * limit, "G": 0.0}, solved=True)
-        with pytest.raises(ValueError, match="eta"):
-            guarantee(**{**STRONG, "delta": delta, "eta": 1.001 * limit})

@@ -100,15 +100,6 @@ def test_numbers_of_steps_by_hand():
         assert plan_run(**known, solved=True).steps == steps
 
 
-def test_average_and_residual_are_part_of_the_plan():
-    known = {"epsilon": 1e-2, "B": 2.0, "sigma": 0.3, "delta": 1.0}
-    plan = plan_run(**known, mu=0.1, solved=True)
-    assert math.isclose(2 * plan.average / 5, 0.1 / (1 + plan.eta))
-    assert math.isclose(plan.tol, 1e-2 / 2 / 1000)
-    assert plan_run(**known, solved=True).average == plan_run(**known).average == 0
-    assert plan_run(**known, mu=0.1).average == 0.1
-
-
 def test_errors_name_the_argument():
     for known in (CONVEX, STRONG):
         for name, value in (("epsilon", 0.0), ("B", -1.0), ("epsilon", 1e-300)):

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from finite_sums import PAGE, SAGA
 from proxyprox import theory
 
 SEEDS = 8
@@ -30,7 +29,6 @@ def sum_of_squares(seed, batch_size=2):
     P = P + max(0.0, 1e-3 - np.linalg.eigvalsh(P)[0]) * np.eye(d)
     rows = [np.outer(x, x) + ridge for x in X]
     spread = np.mean([(R - H) @ (R - H) for R in rows], axis=0)
-    apart = np.mean([(R - P) @ (R - P) for R in rows], axis=0)
     best = np.linalg.solve(H, X.T @ y / n)
     proxy = pp.Quadratic(P, b=rng.normal(size=d))
     constants = {
@@ -38,14 +36,8 @@ def sum_of_squares(seed, batch_size=2):
         "mu": float(np.linalg.eigvalsh(H)[0]),
         # Independent rows: the variance of a batch is that of a row over their number.
         "delta_B": math.sqrt(np.linalg.norm(spread, 2) / batch_size),
-        "apart": math.sqrt(np.linalg.norm(apart, 2)),
         "B": float(np.linalg.norm(best)),
         "initial_gap": target.value(at) - target.value(best),
-        "samples": n,
-        "table": float(
-            np.mean([np.sum((R @ best - x * t - proxy.gradient(best)) ** 2)
-                     for R, x, t in zip(rows, X, y, strict=True)])
-        ),
     }  # fmt: skip
     return pp.Problem(target, proxy), best, constants
 
@@ -90,28 +82,6 @@ def test_svrp(seed):
     bound = theory.svrp_guarantee(eta=eta, steps=steps, p=p, mu=known["mu"], **found)
     assert_below(last[:, 0], bound)
     assert_below(mean[:, 0], theory.svrp_guarantee(eta=eta, steps=steps, p=p, **found))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1])
-def test_saga(seed):
-    problem, best, known = sum_of_squares(seed, batch_size=1)
-    eta = min(1 / (2 * known["delta"]), known["mu"] / (16 * known["apart"] ** 2))
-    found = pick(known, "B", "samples", "table", "delta", "mu")
-    bound = theory.saga_guarantee(eta=eta, steps=40, delta_B=known["apart"], **found)
-    assert_below(losses(problem, best, 40, SAGA(eta))[:, 0], bound)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2))
-def test_page(seed):
-    problem, best, known = sum_of_squares(seed)
-    p, steps = (0.1, 0.4)[seed % 2], 20
-    eta = min(1 / (4 * known["delta"]), math.sqrt(p / 24 / (1 - p)) / known["delta_B"])
-    found = losses(problem, best, steps, PAGE(eta, p=p))
-    call = {"eta": eta, "steps": steps, "p": p, **pick(known, "initial_gap", "delta", "delta_B")}
-    assert_below(found[:, 0], theory.page_guarantee(mu=known["mu"], **call))
-    assert_below(found[:, 1], theory.page_guarantee(**call))
 
 
 @pytest.mark.parametrize(("eta", "H"), [(0.5, 2.0), (4.0, 3.0)])
