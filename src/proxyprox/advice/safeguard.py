@@ -18,9 +18,8 @@ What is charged, all of it in the run's ledger:
   that give a standard error, so there is none in the first 13 steps. They come at 20, 40, 80, …
   outer steps and at the end. On the way a comparison takes a tenth as many batches as there were
   steps since the last one, at the end a tenth of all, and at least eight: new ones as far as the
-  15 % allow (10 % on the way if not repeatable), and earlier ones again. They have never been
-  trained on, so that they still decide fairly. A budget makes them fewer, down to two, keeps enough
-  back for the last time, and is never exceeded.
+  15 % allow, and earlier ones again. They have never been trained on, so that they still decide
+  fairly. A budget keeps enough back for the last time, and is never exceeded.
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
 If the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
@@ -82,11 +81,8 @@ class SafeguardPolicy:
         Held-out batches of a comparison if nothing is short.
     share : float
         Held-out batches of a comparison for each step, if there are many steps.
-    most, on_the_way : int
-        Held-out samples that may be drawn, in percent of those of the steps: in all, and on the way
-        if none can be used again.
-    sets : int
-        Comparisons that the share must pay for in a typical run: two on the way, one at the end.
+    most : int
+        Held-out samples that may be drawn, in percent of those of the steps.
     first_check : int
         Steps after which arms are compared first; then after twice as many, and so on.
     """
@@ -96,8 +92,6 @@ class SafeguardPolicy:
     fewest: int = 8
     share: float = 0.1
     most: int = 15
-    on_the_way: int = 10
-    sets: int = 3
     first_check: int = 20
 
 
@@ -144,15 +138,14 @@ class Check:
     def finding(self) -> str:
         """What was found, in words."""
         held_out = count_words(self.batches, "batch", "batches")
-        better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
-        found = f"the held-out loss of {better} is lower than that of {worse} by"
-        size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g}"
         if self.standard_error > 0:
             held_out += f", ± one standard error; {self.needed:.2g} of them drop an arm"
         if abs(self.gap) <= self.rounding:
-            found = f"the held-out losses of {self.arm} and {self.rival}"
-            size = "are equal up to rounding"
-        return f"{found} {size} ({held_out})"
+            pair = f"{self.arm} and {self.rival}"
+            return f"the held-out losses of {pair} are equal up to rounding ({held_out})"
+        better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
+        size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
+        return f"the held-out loss of {better} is lower than that of {worse} by {size}"
 
     @property
     def doubt(self) -> str:
@@ -193,10 +186,8 @@ class Evidence:
     @property
     def use_of_samples(self) -> str:
         """Who drew the samples, in words; empty if the rival drew none."""
-        others = self.samples.keys() - {"run", "held out"}
-        if not any(self.samples[name] for name in others):
-            return ""
-        return ", ".join(f"{name} {count:,}" for name, count in self.samples.items())
+        drew = any(self.samples[name] for name in self.samples.keys() - {"run", "held out"})
+        return ", ".join(f"{name} {count:,}" for name, count in self.samples.items() if drew)
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
@@ -249,47 +240,59 @@ class GuardState:
 
 
 class SafeguardedRun:
-    """A run with its rivals: to the loop that drives it, it looks like the run alone.
+    """A run with its rival: to the loop that drives it, it looks like the run alone.
 
-    All arms and comparisons are one object, which is replaced, never changed: a step works on a
-    branch of it, and a step that is broken off leaves the branch behind.
+    A step works on a twin, which takes this one's place at the end: a step that is broken off
+    leaves the twin behind. Both enter what is paid in one ledger.
     """
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
         # One stream serves the rival and the held-out batches.
         rng = np.random.default_rng(run.draw_seed())
-        against = type(run)(run.problem, run.w, method=rival, rng=rng)
-        self._arms = _Arms(run, against, GuardState(), limits)
+        self.run, self.rival = run, type(run)(run.problem, run.w, method=rival, rng=rng)
         self.problem, self.ledger, self.start = run.problem, run.ledger, run.start
+        self.state, self._limits, self._name = GuardState(), limits, type(rival).__name__
+        self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
+        self._nodes = 2 if self._repeatable else 1
 
     @property
     def steps(self) -> int:
         """Outer steps taken."""
-        return self._arms.state.steps
+        return self.state.steps
+
+    @property
+    def leader(self) -> Run:
+        """The arm whose questions are asked: the rival, once the proxy is dropped."""
+        return self._going[0]
 
     def ask(self) -> Query:
-        """Return the proxy's question; the rival's, once the proxy is dropped."""
-        return self._arms.leader.ask()
+        """Return the leader's question."""
+        return self.leader.ask()
 
     def open_question(self) -> Query:
         """Return that question; not to be written into."""
-        return self._arms.leader.open_question()
+        return self.leader.open_question()
 
     def hold(self, answer: Told) -> None:
         """Keep the target's answer to that question, which is charged."""
-        self._arms.hold(answer)
+        if not self.state.proxy:
+            self._charge(self.leader.open_question())
+            charge(self.ledger, answer.extra)
+        self.leader.hold(answer)
 
     @property
     def held(self) -> bool:
         """Whether that question has an answer that no step has followed yet."""
-        return self._arms.leader.held
+        return self.leader.held
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        arms = self._arms.branch()
-        price = arms.price(query)
+        twin = self._twin()
+        used, new = twin._plan(query.batch, ahead=1)
+        last = Purchase(query.batch, used * twin._points_at_end(query.batch), new)
+        price = twin._price([*twin._purchases_of_step(query), last])
         # The rival's question, if it has one of its own, stays open.
-        self._arms = arms
+        self._become(twin)
         return price
 
     def tell(self) -> Step:
@@ -297,18 +300,18 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        arms = self._arms.branch()
-        arms.ask_rival()
+        twin = self._twin()
+        twin._ask_rival()
         # What the rival's answer has cost stays paid, whatever becomes of the step.
-        self._arms, arms = arms, arms.branch()
+        self._become(twin)
+        twin = self._twin()
         try:
-            step = arms.take_steps()
+            step = twin._take_steps()
         except Exception:
             # An answer that leads nowhere is asked for again.
-            leader = self._arms.leader
-            leader.state = replace(leader.state, answer=None)
+            self.leader.state = replace(self.leader.state, answer=None)
             raise
-        self._arms = arms
+        self._become(twin)
         if step.note:
             logging.getLogger("proxyprox").warning(step.note)
         return step
@@ -316,133 +319,24 @@ class SafeguardedRun:
     @property
     def left(self) -> float:
         """What is left to gain by the method's model: see :class:`~proxyprox.Run`."""
-        return self._arms.run.left
+        return self.run.left
 
     def converged(self, tol: float | None = None, atol: float = 0.0) -> bool:
         """Tell whether the target's last gradient on the proxy's way is small."""
-        return self._arms.state.proxy and self._arms.run.converged(tol, atol)
+        return self.state.proxy and self.run.converged(tol, atol)
 
     @property
     def stalled(self) -> bool:
         """Whether neither the target's value nor its gradient fell in the last rounds."""
-        return self._arms.state.proxy and self._arms.run.stalled
+        return self.state.proxy and self.run.stalled
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        arms = self._arms.branch()
-        result = arms.choose_answer(status, detail)
+        twin = self._twin()
+        result = twin._choose_answer(status, detail)
         # The last comparisons are paid for: a run that goes on has them.
-        self._arms = arms
+        self._become(twin)
         return result
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything that the rest of the runs and their comparisons depend on."""
-        return self._arms.state_dict()
-
-    def load_state_dict(self, tree: dict[str, Any]) -> None:
-        """Continue from what :meth:`state_dict` returned, bit for bit."""
-        arms = self._arms.branch()
-        arms.load_state_dict(tree)
-        self._arms = arms
-
-
-class _Arms:
-    """The proxy's run, the rival's, and what was found out about them."""
-
-    def __init__(self, run: Run, rival: Run, state: GuardState, limits: Budget | None) -> None:
-        self.run, self.rival, self.state, self._limits = run, rival, state, limits
-        self.problem, self.ledger, self._name = run.problem, run.ledger, type(rival.method).__name__
-        self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
-        self._points_each = 2 if self._repeatable else 1
-
-    def branch(self) -> _Arms:
-        """Return a twin that may change without this one; what is paid is entered in one ledger."""
-        return _Arms(copy.copy(self.run), copy.copy(self.rival), self.state, self._limits)
-
-    def _note(self, **changes: Any) -> None:
-        self.state = replace(self.state, **changes)
-
-    def price(self, query: Query) -> dict[str, float]:
-        """Return what the step costs, its rival's share and the last comparisons included."""
-        used, new = self._plan(query.batch, ahead=1)
-        last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
-        return self._price([*self._purchases_of_step(query), last])
-
-    def hold(self, answer: Told) -> None:
-        """Keep the answer to the leader's question; the arms have one ledger."""
-        if not self.state.proxy:
-            self._charge(self.leader.open_question())
-            charge(self.ledger, answer.extra)
-        self.leader.hold(answer)
-
-    def take_steps(self) -> Step:
-        """Let every arm take its step on the batch, then compare them if it is time."""
-        before, batch, step = self.state, self.leader.open_question().batch, None
-        slope = before.slope
-        if before.steps == 0:
-            assert self.leader.state.answer is not None
-            slope = norm(self.leader.state.answer.gradients[0])
-        self._note(
-            batches=before.batches.append(batch), slope=slope if slope < math.inf else 0.0,
-            of_run=before.of_run + self._samples_of(batch),
-        )  # fmt: skip
-        try:
-            step = self.leader.tell()
-        except NonFiniteError as error:
-            if not (before.proxy and before.rival):
-                raise
-            self._drop_proxy(f"its run broke down ({error})")
-        rival = self._step_of_rival() if before.proxy and before.rival else None
-        step = step or rival
-        self._note(steps=before.steps + 1)
-        both = self.state.proxy and self.state.rival
-        if both and self.run.state.faults.in_a_row(self.run.steps, OUTCOME.row):
-            self._drop_proxy(self.run.state.faults.words)
-        if self.state.steps >= before.next_check:
-            self._compare_arms()
-        assert step is not None
-        dropped = before.proxy and not self.state.proxy
-        step.ledger, step.note = (
-            copy.copy(self.ledger),
-            self._verdict(self._name) if dropped else "",
-        )
-        return step
-
-    def choose_answer(self, status: Status, detail: str) -> Result:
-        """Return the better answer with the evidence; after an error, the leader's."""
-        if not status.success:
-            failed = self.leader.result_before_verdict(status, detail)
-            return replace(failed, ledger=copy.copy(self.ledger))
-        state, held_out = self.state, None
-        chosen = "proxy" if state.proxy else self._name
-        decided: list[Check] = []
-        if state.proxy and state.rival:
-            if self._earlier_check("the proxy", self._name) is None:
-                held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
-                self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
-            # If nothing was left to pay for it, what was found last must do.
-            decided = [check for check in self.state.checks if check.arm == "the proxy"][-1:]
-            if any(check.gap > check.rounding for check in decided):
-                chosen = self._name
-        best = self._runs[0 if chosen == "proxy" else -1]
-        answer = best.result_before_verdict(status, detail)
-        fitted = self._fit_rows_seen(answer.w)
-        if fitted is not None:
-            name = "the proxy" if chosen == "proxy" else chosen
-            compared = self._earlier_check("ERM", name)
-            if compared is None:
-                held_out = self._draw_held_out(self._points_each) if held_out is None else held_out
-                compared = self._compare("ERM", fitted, name, answer.w, held_out)
-            if compared is not None:
-                decided.append(compared)
-                if compared.gap < -compared.rounding:
-                    chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
-        verdict = self._verdict(chosen, decided)
-        state = self.state
-        uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
-        evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
-        text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
-        return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
@@ -460,36 +354,39 @@ class _Arms:
             require_form("guard", state, GuardState, self.run.start)
             if not (state.proxy or state.rival):
                 raise ValueError("the safeguard has no arm left")
-        paid = copy.copy(self.ledger)
-        self.run.load_state_dict(run)
+        twin, paid = self._twin(), copy.copy(self.ledger)
+        twin.run.load_state_dict(run)
         try:
-            self.rival.load_state_dict(rival)
+            twin.rival.load_state_dict(rival)
         except CheckpointError:
-            # The ledger, which is outside of the branch, came with the run.
+            # The ledger, which both share, came with the run.
             vars(self.ledger).update(vars(paid))
             raise
-        self.state = state
+        twin.state = state
+        self._become(twin)
 
-    def _draw(self) -> Any:
-        """Draw a held-out batch."""
-        rng = self.rival.rng
-        batch = copy_tree(self.problem.objective.sample(rng))
-        self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
-        return batch
+    # -- a step -------------------------------------------------------------------------------
+
+    def _twin(self) -> SafeguardedRun:
+        """Return a copy that may change without this one."""
+        twin = copy.copy(self)
+        twin.run, twin.rival = copy.copy(self.run), copy.copy(self.rival)
+        return twin
+
+    def _become(self, twin: SafeguardedRun) -> None:
+        vars(self).update(vars(twin))
+
+    def _note(self, **changes: Any) -> None:
+        self.state = replace(self.state, **changes)
 
     @property
-    def _runs(self) -> list[Run]:
+    def _going(self) -> list[Run]:
         arms = ((self.state.proxy, self.run), (self.state.rival, self.rival))
         return [run for going, run in arms if going]
 
-    @property
-    def leader(self) -> Run:
-        """The arm whose questions are asked."""
-        return self._runs[0]
-
-    def ask_rival(self) -> None:
+    def _ask_rival(self) -> None:
         """Get the rival's answer, on the same batch if that may be evaluated again."""
-        if not (self.state.proxy and self.state.rival) or self.rival.held:
+        if len(self._going) < 2 or self.rival.held:
             return
         if self._repeatable:
             self.rival.open(self.run.open_question().batch)
@@ -499,31 +396,99 @@ class _Arms:
             self._note(of_rival=self.state.of_rival + self._samples_of(query.batch))
         self.rival.hold(self._answers(query))
 
-    def _step_of_rival(self) -> Step | None:
-        """Let the rival take its step."""
+    def _take_steps(self) -> Step:
+        """Let every arm take its step on the batch, then compare them if it is time."""
+        before, leader, step = self.state, self.leader, None
+        batch, slope, both = leader.open_question().batch, before.slope, len(self._going) > 1
+        if before.steps == 0:
+            assert leader.state.answer is not None
+            slope = norm(leader.state.answer.gradients[0])
+        self._note(
+            batches=before.batches.append(batch), slope=slope if slope < math.inf else 0.0,
+            of_run=before.of_run + self._samples_of(batch),
+        )  # fmt: skip
         try:
-            return self.rival.tell()
-        except NonFiniteError:
-            if not self.state.proxy:
+            step = leader.tell()
+        except NonFiniteError as error:
+            if not both:
                 raise
-            self._note(rival=False)
-            return None
+            self._drop_proxy(f"its run broke down ({error})")
+        if both:
+            try:
+                of_rival = self.rival.tell()
+                step = step or of_rival
+            except NonFiniteError:
+                if not self.state.proxy:
+                    raise
+                self._note(rival=False)
+        self._note(steps=before.steps + 1)
+        if len(self._going) > 1 and self.run.state.faults.in_a_row(self.run.steps, OUTCOME.row):
+            self._drop_proxy(self.run.state.faults.words)
+        if self.state.steps >= before.next_check:
+            self._compare_arms()
+        assert step is not None
+        dropped = before.proxy and not self.state.proxy
+        step.ledger = copy.copy(self.ledger)
+        step.note = self._verdict(self._name) if dropped else ""
+        return step
 
     def _compare_arms(self) -> None:
         """Compare the arms on held-out batches, and drop one that clearly trails."""
-        if self.state.proxy and self.state.rival:
-            held_out = self._draw_held_out(self._points_each, on_the_way=True)
+        if len(self._going) > 1:
+            held_out = self._draw_held_out(self._nodes, on_the_way=True)
             check = self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop_proxy(check.finding)
             elif check is not None and check.clear:
                 # Twice clearly behind: the rival's gradients are saved from here on.
                 self._note(wins=self.state.wins + 1, rival=self.state.wins == 0)
-        steps, due = self.state.steps, self.state.next_check
-        self._note(last_check=steps, next_check=2 * due)
+        self._note(last_check=self.state.steps, next_check=2 * self.state.next_check)
 
     def _drop_proxy(self, reason: str) -> None:
         self._note(proxy=False, dropped_at=self.state.steps, reason=reason)
+
+    def _choose_answer(self, status: Status, detail: str) -> Result:
+        """Return the better answer with the evidence; after an error, the leader's."""
+        if not status.success:
+            failed = self.leader.result_before_verdict(status, detail)
+            return replace(failed, ledger=copy.copy(self.ledger))
+        chosen, held_out = "proxy" if self.state.proxy else self._name, None
+        decided: list[Check] = []
+        if len(self._going) > 1:
+            if self._earlier_check("the proxy", self._name) is None:
+                held_out = self._draw_held_out(self._points_at_end(self._typical_batch))
+                self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
+            # If nothing was left to pay for it, what was found last must do.
+            decided = [check for check in self.state.checks if check.arm == "the proxy"][-1:]
+            if any(check.gap > check.rounding for check in decided):
+                chosen = self._name
+        best = self._going[0 if chosen == "proxy" else -1]
+        answer = best.result_before_verdict(status, detail)
+        fitted = self._fit_rows_seen(answer.w)
+        if fitted is not None:
+            name = "the proxy" if chosen == "proxy" else chosen
+            compared = self._earlier_check("ERM", name)
+            if compared is None:
+                held_out = self._draw_held_out(self._nodes) if held_out is None else held_out
+                compared = self._compare("ERM", fitted, name, answer.w, held_out)
+            if compared is not None:
+                decided.append(compared)
+                if compared.gap < -compared.rounding:
+                    chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
+        verdict, state = self._verdict(chosen, decided), self.state
+        uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
+        evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
+        text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
+        return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
+
+    # -- held-out batches, and what they and the steps cost -----------------------------------
+
+    def _draw(self) -> Any:
+        """Draw a held-out batch."""
+        rng = self.rival.rng
+        batch = copy_tree(self.problem.objective.sample(rng))
+        self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
+        return batch
 
     @property
     def _typical_batch(self) -> Any:
@@ -541,43 +506,23 @@ class _Arms:
         if batch is None:
             # Of exact gradients there is but one, and no sample of it is new.
             return 1, 0
-        size, steps = max(1, self._samples_of(batch)), self.state.steps + ahead
-        percent = POLICY.on_the_way if on_the_way and not self._repeatable else POLICY.most
-        allowed = percent * (self.state.of_run + ahead * size) // 100
+        size = max(1, self._samples_of(batch))
+        allowed = POLICY.most * (self.state.of_run + ahead * size) // 100
         new = max(0, allowed - self.state.of_held_out) // size
         earlier = len(self.state.held_out) if self._repeatable else 0
-        since = steps - self.state.last_check if on_the_way else steps
-        wanted = max(self._fewest(batch), math.ceil(POLICY.share * since))
-        used = min(wanted, earlier + new)
+        steps = self.state.steps + ahead - (self.state.last_check if on_the_way else 0)
+        used = min(max(POLICY.fewest, math.ceil(POLICY.share * steps)), earlier + new)
         return (used, min(used, new)) if used >= 2 else (0, 0)
-
-    def _fewest(self, batch: Any) -> int:
-        """Return how many held-out batches a comparison should take at least."""
-        counts, limits = [float(POLICY.fewest)], self._limits
-        if limits is not None:
-            # A comparison has fewer where little is allowed: two on the way, and those at the end.
-            points = 2 * self._points_each + self._points_at_end(batch)
-            one = self._price([Purchase(batch, points, POLICY.sets)])
-            for name in ("target_gradients", "target_samples", "cost"):
-                limit = getattr(limits, name)
-                if limit is not None and one.get(name):
-                    counts.append(POLICY.share * limit / one[name])
-            if limits.epsilon is not None:
-                allowed, spent = 1, self.problem.objective.epsilon
-                while allowed < 1 << 16 and spent(2 * allowed) <= limits.epsilon:
-                    allowed *= 2
-                counts.append(POLICY.share * allowed / points)
-        return max(2, int(min(counts)))
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
-        rivals = len(self._runs) - 1
-        return self._points_each * (rivals + has_rows(self.problem.objective, batch))
+        rivals = len(self._going) - 1
+        return self._nodes * (rivals + has_rows(self.problem.objective, batch))
 
     def _purchases_of_step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
         purchases = [Purchase(query.batch, len(query.points), 1)]
-        for rival in self._runs[1:]:
+        for rival in self._going[1:]:
             batch = query.batch if self._repeatable else rival.ask().batch
             purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
         return purchases
@@ -587,37 +532,36 @@ class _Arms:
 
         On the way the last comparisons stay affordable.
         """
-        like = self._typical_batch
+        like, purchases = self._typical_batch, list[Purchase]()
         used, new = self._plan(like, on_the_way=on_the_way) if self.state.steps else (0, 0)
-        purchases = []
         if on_the_way:
             at_end, fresh = self._plan(like)
-            fresh = 0 if self._repeatable else fresh
-            purchases.append(Purchase(like, at_end * self._points_at_end(like), fresh))
+            purchases = [
+                Purchase(like, at_end * self._points_at_end(like), fresh * (not self._repeatable))
+            ]
         if like is None:
             purchases.append(Purchase(like, points, 0))
-            return [None] if used and self._lacking(purchases) is None else []
-        earlier = list(self.state.held_out)[::-1][: used - new]
-        drawn: list[Any] = []
+            return [None] if used and not self._too_dear(purchases) else []
+        earlier, drawn = list(self.state.held_out)[::-1][: used - new], list[Any]()
         samples = self.state.of_held_out
-        for number in range(used):
-            old = earlier[number] if number < len(earlier) else None
-            batch = self._draw() if old is None else old
-            purchases.append(Purchase(batch, points, int(old is None)))
-            samples += self._samples_of(batch) if old is None else 0
+        for batch in [*earlier, *[None] * new]:
+            fresh = batch is None
+            batch = self._draw() if fresh else batch
+            purchases.append(Purchase(batch, points, int(fresh)))
+            samples += self._samples_of(batch) if fresh else 0
             # Batches differ in size: the next may be larger than those that were planned with.
-            if self._lacking(purchases) or 100 * samples > POLICY.most * self.state.of_run:
-                earlier = earlier[:number]
+            if self._too_dear(purchases) or 100 * samples > POLICY.most * self.state.of_run:
                 break
-            drawn += [batch] if old is None else []
-        if len(earlier) + len(drawn) < 2:
+            drawn.append((batch, fresh))
+        if len(drawn) < 2:
             return []
-        paid = sum(self._samples_of(batch) for batch in drawn)
+        new = [batch for batch, fresh in drawn if fresh]
+        paid = sum(map(self._samples_of, new))
         self.ledger.target_samples += paid
         self._note(of_held_out=self.state.of_held_out + paid)
         if self._repeatable:
-            self._note(held_out=self.state.held_out.append(*drawn))
-        return [*drawn, *earlier]
+            self._note(held_out=self.state.held_out.append(*new))
+        return [*new, *(batch for batch, fresh in drawn if not fresh)]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""
@@ -653,16 +597,11 @@ class _Arms:
     def _price(self, purchases: list[Purchase]) -> dict[str, float]:
         return price(self.problem.objective, self.ledger, purchases)
 
-    def _lacking(self, purchases: list[Purchase]) -> str | None:
-        """Return the name of a limit that some gradients together would exceed, if one is."""
-        if self._limits is None:
-            return None
-        ahead = self._price(purchases)
-        # What is known before it is spent.
-        names = ("target_gradients", "target_samples", "cost", "epsilon")
-        limits = {name: getattr(self._limits, name) for name in names}
-        after = {name: getattr(self.ledger, name) + ahead.get(name, 0.0) for name in limits}
-        return next((n for n, limit in limits.items() if limit and after[n] > limit), None)
+    def _too_dear(self, purchases: list[Purchase]) -> bool:
+        """Tell whether some gradients together would exceed a limit, by what is known before."""
+        ahead = {} if self._limits is None else self._price(purchases)
+        limits = {name: getattr(self._limits, name) or math.inf for name in ahead}
+        return any(getattr(self.ledger, n) + ahead[n] > limit for n, limit in limits.items())
 
     def _charge(self, query: Query, *, samples: bool = True) -> None:
         charge(self.ledger, self._price([Purchase(query.batch, len(query.points), int(samples))]))
