@@ -16,8 +16,7 @@ from audit_truth import CAP, needed
 from experiments import datasets
 from experiments.records import write_record
 from proxyprox import GLM, Problem, logistic_regression, minimize
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy
 

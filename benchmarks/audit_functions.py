@@ -24,8 +24,7 @@ import proxyprox as pp
 from audit_function_cases import BATCHES, MADE_ON, NOT_USED, Rows, proxies, target
 from audit_verdicts import OPTIONS, SLACK, beside_trivial_rules
 from experiments.records import write_record
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.diagnostics.report import Verdict
 
 SHARES, CAP = (0.05, 0.01), 1000

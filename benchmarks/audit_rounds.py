@@ -1,21 +1,24 @@
 """How many rounds an audit of exact gradients predicts, and how many it then takes.
 
-    PROXYPROX_DATA=... python benchmarks/audit_rounds.py
+    PROXYPROX_DATA=... python benchmarks/audit_rounds.py --output docs/results/audit/rounds.json
 
 Mushrooms and a9a, logistic loss, l2 = 1e-5, to L − L* ≤ 1e-6; medians of five proxies of a kind.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.optimize
 
 from experiments import datasets
+from experiments.records import write_record
 from proxyprox import FunctionProxy, Problem, ProxyBFGS, audit, logistic_regression, minimize
-from proxyprox.diagnostics.report import Verdict
-from proxyprox.diagnostics.rounds import RoundAudit, count_lbfgs
+from proxyprox.diagnostics.report import RoundAudit, Verdict
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import ScaledProxy, Zero
 
@@ -63,41 +66,92 @@ def rounds(problem: Problem, goal: float) -> int:
     return found.ledger.target_gradients
 
 
+def lbfgs(loss: Any, goal: float) -> float:
+    """Return the gradients that SciPy's L-BFGS, with ten pairs, takes."""
+    found = scipy.optimize.minimize(
+        lambda w: (loss.value(w), loss.gradient(w)), loss.zeros(), jac=True, method="L-BFGS-B",
+        callback=lambda intermediate_result: stop_at(intermediate_result.fun, goal),
+        options={"maxcor": 10, "maxfun": 1000, "maxiter": 1000, "ftol": 0.0, "gtol": 0.0},
+    )  # fmt: skip
+    return float(found.nfev)
+
+
+def stop_at(value: float, goal: float) -> None:
+    if value <= goal:
+        raise StopIteration
+
+
+def within(ratios: list[float], limit: float) -> float:
+    off = np.exp(np.abs(np.log(ratios)))
+    return float(np.mean(off <= limit))
+
+
+def rounds_table(record: Any) -> str:
+    """Return the table of the documentation."""
+    lines = [
+        "| table | proxy | rounds taken | predicted | without, predicted | advised |",
+        "|---|---|---|---|---|---|",
+    ]
+    for table, cases in record["tables"].items():
+        for kind, case in cases["proxies"].items():
+            counts = (f"{case[name]:.0f}" for name in ("took", "predicted", "without"))
+            lines.append(
+                f"| {table} | {kind} | {' | '.join(counts)} | {case['advised']} of {SEEDS} |"
+            )
+    return "\n".join(lines)
+
+
 def main() -> None:
-    """Print a row for each table and kind of proxy, then the errors of all and the choices made."""
-    errors: dict[str, list[float]] = {name: [] for name in ("with", "without", "L-BFGS")}
+    """Write a row for each table and kind of proxy, the errors of all and the choices made."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", type=Path, help="Where to keep the record.")
+    output = parser.parse_args().output
+    errors: dict[str, list[float]] = {name: [] for name in ("with", "without")}
     costs: dict[str, list[float]] = {name: [] for name in CHOICES}
+    tables: dict[str, Any] = {}
     for table in ("mushrooms", "a9a"):
         data = datasets.load(table)
         loss = logistic_regression(data.X, data.y, l2=L2)
         goal = loss.value(minimise_exactly(loss, loss.zeros())) + EPSILON
-        true = [0.0, rounds(Problem(loss, Zero()), goal), count_lbfgs(loss, loss.zeros(), goal)]
-        print(f"{table}: without a proxy {true[1]}, L-BFGS {true[2]:.0f}")
+        without, rival = rounds(Problem(loss, Zero()), goal), lbfgs(loss, goal)
+        tables[table] = {"without": without, "SciPy": rival, "proxies": {}}
         for kind, make in KINDS.items():
             lines, used = [], 0
             for seed in range(SEEDS):
                 problem = Problem(loss, make(loss, seed))
                 found = audit(problem, epsilon=EPSILON)
                 assert isinstance(found, RoundAudit)
-                true[0] = rounds(problem, goal)
-                told = (found.rounds, found.rounds_without, found.rounds_lbfgs)
-                for name, guess, truth in zip(errors, told, true, strict=True):
-                    errors[name].append(guess / truth)
+                took = rounds(problem, goal)
+                errors["with"].append(found.rounds / took)
+                errors["without"].append(found.rounds_without / without)
                 use = found.verdict is Verdict.USE
-                picked = true[0] if use else true[1 if told[1] <= told[2] else 2]
-                for name, paid in zip(CHOICES, (picked, *true), strict=True):
-                    costs[name].append(paid / min(true))
-                lines.append([true[0], *told])
+                for name, paid in zip(
+                    CHOICES, (took if use else without, took, without, rival), strict=True
+                ):
+                    costs[name].append(paid / min(took, without, rival))
+                lines.append([took, found.rounds, found.rounds_without])
                 used += use
-            middle = np.median(lines, axis=0)
-            print(f"| {kind} |", " | ".join(f"{x:.0f}" for x in middle), f"| {used} of {SEEDS} |")
-    for name, ratios in errors.items():
-        off = np.exp(np.abs(np.log(ratios)))
-        print(f"{name}: within 1.5 {np.mean(off <= 1.5):.0%}, 2 {np.mean(off <= 2):.0%}, "
-              f"largest factor {off.max():.1f}")  # fmt: skip
-    for name, ratios in costs.items():
-        within = [f"{np.mean(np.array(ratios) <= limit):.0%}" for limit in (1.0, 1.3, 1.5)]
-        print(f"{name}: within 1, 1.3 and 1.5 of the best choice {', '.join(within)}")
+            middle = [float(x) for x in np.median(lines, axis=0)]
+            names = ("took", "predicted", "without")
+            tables[table]["proxies"][kind] = dict(zip(names, middle, strict=True), advised=used)
+            print(table, kind, middle, used, flush=True)
+    record = {
+        "tables": tables,
+        "within": {
+            name: {
+                "1.5": within(ratios, 1.5), "2": within(ratios, 2.0),
+                "worst": float(np.exp(np.abs(np.log(ratios))).max()),
+            }
+            for name, ratios in errors.items()
+        },
+        "choices": {
+            name: {str(limit): float(np.mean(np.array(r) <= limit)) for limit in (1.0, 1.3, 1.5)}
+            for name, r in costs.items()
+        },
+    }  # fmt: skip
+    print(rounds_table(record), record["within"], record["choices"], sep="\n")
+    if output is not None:
+        write_record(output, record, measures=["src/proxyprox/diagnostics"])
 
 
 if __name__ == "__main__":

@@ -24,8 +24,7 @@ from sklearn.preprocessing import StandardScaler
 import proxyprox as pp
 from experiments import datasets
 from experiments.records import write_record
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.audit import audit, plan
 
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""

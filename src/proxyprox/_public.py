@@ -1,8 +1,7 @@
 """The public names, loaded together when the first of them is used."""
 
 from proxyprox.checkpoint import Checkpoint, CheckpointError
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.inner import LBFGS
 from proxyprox.methods import DANE, SGD, SVRP, Adam, Method, ProxyBFGS, ProxyProx, Request
 from proxyprox.minimization import OracleError, minimize

@@ -132,7 +132,7 @@ def test_a_users_cost_and_privacy_are_charged(target):
     assert found.ledger.cost == pytest.approx(2.5 * found.ledger.target_gradients)
     assert found.ledger.epsilon == pytest.approx(0.01 * found.ledger.target_gradients)
     assert found.batch.cost == 2.5
-    assert (found.epsilon, found.epsilon_source) == (1e-3, "given")
+    assert found.epsilon == 1e-3
 
 
 def test_verdicts_from_perfect_to_adversarial(target):

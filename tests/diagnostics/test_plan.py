@@ -8,8 +8,7 @@ import scipy.sparse
 from sklearn.datasets import load_iris
 
 import proxyprox as pp
-from proxyprox.diagnostics.audit import audit
-from proxyprox.diagnostics.plan import plan
+from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.diagnostics.report import Verdict
 from proxyprox.problems import ScaledProxy
 

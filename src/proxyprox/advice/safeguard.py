@@ -555,13 +555,13 @@ class SafeguardedRun:
             drawn.append((batch, fresh))
         if len(drawn) < 2:
             return []
-        new = [batch for batch, fresh in drawn if fresh]
-        paid = sum(map(self._samples_of, new))
+        bought = [batch for batch, fresh in drawn if fresh]
+        paid = sum(map(self._samples_of, bought))
         self.ledger.target_samples += paid
         self._note(of_held_out=self.state.of_held_out + paid)
         if self._repeatable:
-            self._note(held_out=self.state.held_out.append(*new))
-        return [*new, *(batch for batch, fresh in drawn if not fresh)]
+            self._note(held_out=self.state.held_out.append(*bought))
+        return [*bought, *(batch for batch, fresh in drawn if not fresh)]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""

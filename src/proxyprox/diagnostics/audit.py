@@ -1,11 +1,11 @@
-"""Will this proxy pay? The answer before anything is spent on a run."""
+"""Will this proxy pay? The answer before anything is spent on a run, and a plan for the run."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,39 +14,46 @@ import numpy as np
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import (
     Words,
+    count_words,
     explain_names,
     generator,
     has,
+    instance,
     message,
     one_of,
     positive,
     whole,
 )
-from proxyprox.advice.audit_policy import AuditPolicy
+from proxyprox.advice.defaults import POLICY as DEFAULTS
 from proxyprox.advice.outcome import value_for_report
+from proxyprox.averaging import Averaging, Last, Uniform
 from proxyprox.diagnostics import curvature
-from proxyprox.diagnostics.curvature import Evidence, HessianProbe, Visit
-from proxyprox.diagnostics.rehearsal import rehearse
+from proxyprox.diagnostics.curvature import (
+    Evidence,
+    HessianProbe,
+    MeteredTarget,
+    Visit,
+    noise_level,
+    stack_rows,
+)
+from proxyprox.diagnostics.rehearsal import POLICY, STEPS, Matrix, rehearse
 from proxyprox.diagnostics.report import (
     Audit,
-    Matrix,
+    Bill,
     PointAudit,
     Prediction,
+    Report,
     RoundAudit,
     Suggestion,
     Verdict,
     decide,
 )
-from proxyprox.diagnostics.rounds import audit_rounds
-from proxyprox.diagnostics.sampling import (
-    MeteredTarget,
-    noise_level,
-    rows_at_hand,
-    stack_rows,
-)
+from proxyprox.diagnostics.rounds import audit_rounds, rehearse_rounds
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
+from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.minimization import minimize
-from proxyprox.oracle import MeteredProxy, charge
+from proxyprox.oracle import MeteredProxy, Query, charge, price
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
@@ -57,7 +64,9 @@ from proxyprox.problems.problem import (
     require_problem,
     starting_point,
 )
-from proxyprox.result import Interval, Ledger
+from proxyprox.result import Budget, Ledger, as_budget
+from proxyprox.run import Run
+from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
 # What the steps before an audit are charged as.
 COUNTS = ("target_gradients", "target_samples", "target_values", "target_calls", "cost")
@@ -78,8 +87,8 @@ def audit(
 ) -> Audit | RoundAudit:
     """Measure how good a proxy is, with a small and stated number of target gradients.
 
-    If every gradient of the target is exact, rounds are what counts: three of them are taken,
-    and rounds of ProxyBFGS are compared with those of L-BFGS
+    If every gradient of the target is exact, rounds are what counts: three of them are taken, and
+    rounds of ProxyBFGS with and without the proxy are compared
     (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. A penalty
     other than bounds, or a ``curvature`` that is named, asks for the long audit all the same.
 
@@ -149,8 +158,7 @@ def audit(
     if facts_of(problem.proxy).learns:
         options = {"points": points, "batches": batches, "curvature": curvature}
         options |= {"confidence": confidence, "epsilon": epsilon, "rng": rng}
-        learnt: Audit | RoundAudit = audit_learnt(problem, w0, budget, options)
-        return learnt
+        return audit_learnt(problem, w0, budget, options)
     points, batches = whole("points", points), whole("batches", batches, least=4)
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
     ledger = Ledger()
@@ -167,11 +175,13 @@ def audit(
     return found
 
 
-def audit_learnt(problem: Problem, w0: Vector | None, budget: int, options: dict[str, Any]) -> Any:
+def audit_learnt(
+    problem: Problem, w0: Vector | None, budget: int, options: dict[str, Any]
+) -> Audit | RoundAudit:
     """Return the audit of a proxy with the numbers that a few steps find, and what they are."""
     learnt: list[Any] = []
     result = minimize(
-        problem, w0, steps=AuditPolicy.learning, rng=options["rng"],
+        problem, w0, steps=POLICY.rounds, rng=options["rng"],
         callback=lambda step: learnt.append(step.state.learning),
     )  # fmt: skip
     proxy, spent = problem.proxy, result.ledger
@@ -179,9 +189,10 @@ def audit_learnt(problem: Problem, w0: Vector | None, budget: int, options: dict
     words, left = proxy.words(learnt[-1]), max(budget - spent.target_gradients, 1)
     if isinstance(settled, Zero):
         raise ValueError(message("problem.proxy", Words(words), "a proxy that says anything"))
-    found = audit(problem.with_proxy(settled), w0, budget=left, **options)
+    found: Any = audit(problem.with_proxy(settled), w0, budget=left, **options)
     charge(found.ledger, {name: getattr(spent, name) for name in COUNTS})
-    return replace(found, reasons=(words, *found.reasons))
+    judged: Audit | RoundAudit = replace(found, reasons=(words, *found.reasons))
+    return judged
 
 
 def secant_batches(
@@ -200,8 +211,7 @@ def secant_batches(
         remedy = "Its batches are not repeatable: give it hvp(w, v)."
         raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
-    tries = AuditPolicy.tries + AuditPolicy.more
-    rest = budget - points * (len(batches) + 1) - (points - 1) * tries
+    rest = budget - points * (len(batches) + 1) - (points - 1) * POLICY.probes
     most = rest // (points * (size + 1))
     return batches[: max(2, min(most - most % 2, len(batches)))]
 
@@ -212,21 +222,19 @@ def share_out(probe: HessianProbe, size: int, budget: int) -> tuple[list[int], i
     Whole Hessians if possible; else one at the end of the path, where the prediction is made; else
     equal parts.
     """
-    points, tries = probe.looks, AuditPolicy.tries
+    points, steps, tries = probe.looks, probe.looks - 1, POLICY.rounds
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
-    needed = points * (len(probe.target.batches) + 1) + (points - 1) * tries
+    needed = points * (len(probe.target.batches) + 1) + steps * tries
     rest, full = budget - needed, probe.price(size)
-    least = min(full, probe.price(AuditPolicy.least_steps * (4 + probe.noisy)))
+    least = min(full, probe.price(POLICY.least_steps * (4 + probe.noisy)))
     if rest < points * least:
         allowed = f"{needed + points * least} or more for {points} points"
         remedy = "Or visit fewer points, or draw fewer batches."
         raise ValueError(message("budget", budget, allowed, remedy))
-    before = max(points - 1, 1)
-    if points * full <= rest:
-        return [full] * points, tries + min((rest - points * full) // before, AuditPolicy.more)
-    if full + (points - 1) * least <= rest:
-        return [(rest - full) // before] * (points - 1) + [full], tries
-    return [rest // points] * points, tries
+    end = full if full + steps * least <= rest else rest // points
+    before = min(full, (rest - end) // max(steps, 1))
+    left = (rest - end) // max(steps, 1) - before
+    return [before] * steps + [end], min(tries + left, POLICY.probes)
 
 
 def visit_points(problem: Problem, probe: HessianProbe, start: Vector, budget: int) -> Evidence:
@@ -283,7 +291,7 @@ def newton_step(curved: Visit, here: Visit) -> Vector:
     """Return the end of a damped Newton step with another point's curvature, if positive."""
     values, vectors = np.linalg.eigh(curved.A)
     # Curvature that was seen through noise may be larger by the error than it looks.
-    damping = AuditPolicy.damping * curved.largest + curved.target.error
+    damping = POLICY.accuracy * curved.largest + curved.target.error
     pull = curved.project(here.gradient[None, :])[0]
     step = vectors @ ((vectors.T @ pull) / (np.maximum(values, 0.0) + damping))
     return here.w - from_numpy(step if curved.basis is None else curved.basis @ step, like=here.w)
@@ -298,19 +306,20 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
     ``probes`` target gradients. A step made with the loss's own, exact curvature is only shortened.
     None if no point was met at which the loss had fallen.
     """
-    policy, target, exact = AuditPolicy, probe.target, not probe.batches
+    target, exact = probe.target, not probe.batches
     ahead = to_numpy(trial - here.w).astype(np.float64)
     fall = -float(here.gradient @ ahead)
     if not fall > 0:
         return None
-    affordable, wanted = min(len(here.gradients), max(probes // policy.least_points, 1)), 0.0
-    if affordable > 1:
-        wanted = (policy.certain * float((here.gradients @ ahead).std(ddof=1)) / fall) ** 2
-    count = max(math.ceil(min(wanted, affordable)), 1)
+    count = max(min(len(here.gradients), probes // 5), 1)
+    if count > 1:
+        # The first slope is to differ from zero by three standard errors.
+        error = float((here.gradients @ ahead).std(ddof=1)) / fall
+        count = max(math.ceil(min((3 * error) ** 2, count)), 1)
     before = here.gradients[:count]
     # A step made with secants goes back as soon as it is past the minimum: convex losses are lower
     # wherever they still fall, but where they rise they may be anything.
-    least, most = (-math.inf, policy.steep) if exact else (-policy.steep, 0.0)
+    least, most = (-math.inf, POLICY.half) if exact else (-POLICY.half, 0.0)
     at, low, high, cuts = 1.0, 0.0, math.inf, 1
     for _ in range(probes // count):
         point = here.w + at * (trial - here.w)
@@ -325,13 +334,13 @@ def line_search(probe: HessianProbe, here: Visit, trial: Vector, probes: int) ->
         low, high = (at, high) if slope < 0 and not exploded else (low, at)
         if math.isinf(high):
             # What is left of the fall, drawn out in a line.
-            at = low * min(policy.farther, 1 / (1 + slope) if slope > -1 else math.inf)
+            at = low * min(4.0, 1 / (1 + slope) if slope > -1 else math.inf)
         elif low == 0:
             # A parabola's minimum; if the curvature is in doubt, cuts that do not help grow.
             at = high * (1 / (1 + slope) if 0 < slope < math.inf else 0.5) ** cuts
             cuts += not exact
         else:
-            at = math.sqrt(low * high) if high > policy.farther * low else (low + high) / 2
+            at = math.sqrt(low * high) if high > 4 * low else (low + high) / 2
     return here.w + low * (trial - here.w) if low > 0 else None
 
 
@@ -346,7 +355,7 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
     # At the minimum already, a run only scatters: ε is then taken from what the noise scatters.
     scatter = limits["sigma2"].estimate / (2 * max(limits["H"].estimate, 1e-300))
     excess = max(excess if excess > 1e-6 * scatter else scatter, 1e-300)
-    epsilon = asked or AuditPolicy.accuracy * excess
+    epsilon = asked or POLICY.accuracy * excess
 
     # The proxy as it is, and at its best scale.
     scales = (1.0, curvature.best_scale(end.A, end.P))
@@ -364,26 +373,14 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
     unsure = doubts and not (leaning is Verdict.DO_NOT_USE and downwards)
     unsure = unsure or alarm.startswith("No verdict")
     found = Audit(
-        verdict=Verdict.UNSURE if unsure else leaning,
-        leaning=leaning,
-        **limits,
-        points=points,
+        verdict=Verdict.UNSURE if unsure else leaning, leaning=leaning, **limits, points=points,
         scale=Suggestion(scales[1], probe.delta_at(end, scales[1]), chosen == 1),
-        prediction=Prediction(sgd, runs[0], runs[chosen]),
-        epsilon=epsilon,
-        epsilon_source="given" if asked else "estimated",
-        confidence=probe.confidence,
-        batch=target.batch_price(start.w),
-        ledger=target.ledger,
-        problem=problem,
-        w0=start.w,
-        factor=scales[chosen],
-        model=model,
-        proxy_matrices=matrices[chosen],
+        prediction=Prediction(sgd, runs[0], runs[chosen]), epsilon=epsilon,
+        confidence=probe.confidence, batch=target.batch_price(start.w), ledger=target.ledger,
+        problem=problem, w0=start.w, factor=scales[chosen], model=model, alarm=alarm,
+        proxy_matrices=matrices[chosen], doubts=doubts,
         start_gradient=from_numpy(start.gradient, like=start.w),
-        alarm=alarm,
-        doubts=doubts,
-    )
+    )  # fmt: skip
     return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
 
 
@@ -403,13 +400,12 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
     confidence = 1 - (1 - evidence.probe.confidence) / len(evidence.visits)
     for visit in evidence.visits:
         target, apart = visit.target, visit.difference
-        delta, H = curvature.similarity(apart), curvature.smoothness(target)
-        mu, sigma2 = (
-            curvature.strong_convexity(target, known),
-            noise_level(visit.gradients, confidence),
-        )
-        spectra = (target.values, apart.values)
-        points.append(PointAudit(visit.w, delta, H, mu, sigma2, *spectra, visit.basis is None))
+        sizes = (
+            curvature.similarity(apart), curvature.smoothness(target),
+            curvature.strong_convexity(target, known), noise_level(visit.gradients, confidence),
+        )  # fmt: skip
+        full = visit.basis is None
+        points.append(PointAudit(visit.w, *sizes, target.values, apart.values, full))
     return tuple(points)
 
 
@@ -418,7 +414,7 @@ def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Eviden
     visits, probe, doubts = evidence.visits, evidence.probe, []
     remedy = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
-    if worst.mu.high < -AuditPolicy.downwards * worst.H.estimate:
+    if worst.mu.high < -POLICY.little * worst.H.estimate:
         doubts.append(
             f"The target is not convex: it curves downwards by {-worst.mu.high:.3g}, and H = "
             f"{worst.H.estimate:.3g}. The rehearsal leaves such directions out: compare short runs "
@@ -427,14 +423,13 @@ def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Eviden
     if len(visits) == 1 < probe.looks and visits[0].gradient.any():
         alone = "Only one point could be visited, the start: the first step led to no lower one."
         doubts.append(f"{alone} {remedy}")
-    unexplained = {"target": [target_mismatch(a, b, probe) for a, b in pairwise(visits)]}
-    # A refused proxy that is further from the target than none need not be understood.
-    if leaning is not Verdict.DO_NOT_USE or max(evidence.shares(1.0)) <= 1:
-        proxy = probe.proxy
-        unexplained["proxy"] = [proxy_mismatch(a, b, proxy) for a, b in pairwise(visits)]
-    for name, shares in unexplained.items():
-        share = max(shares, default=0.0)
-        if share > AuditPolicy.unexplained:
+    looked_at = {"target": target_mismatch, "proxy": proxy_mismatch}
+    if leaning is Verdict.DO_NOT_USE and max(evidence.shares(1.0)) > 1:
+        # A refused proxy that is further from the target than none need not be understood.
+        del looked_at["proxy"]
+    for name, mismatch in looked_at.items():
+        share = max((mismatch(a, b, probe) for a, b in pairwise(visits)), default=0.0)
+        if share > POLICY.half:
             doubts.append(
                 f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
                 f"the {name}'s gradient between two points: the loss has kinks in between, or its "
@@ -453,20 +448,20 @@ def target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
         change = each[: len(probe.batches)].mean(axis=0)
     elif a.averaged:
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
-    step = to_numpy(b.w - a.w).astype(np.float64)
-    return mismatch(change, (a.A + b.A) / 2 @ step, (a.gradient, b.gradient), blur)
+    predicted = (a.A + b.A) / 2 @ to_numpy(b.w - a.w).astype(np.float64)
+    return unexplained(change, predicted, (a.gradient, b.gradient), blur)
 
 
-def proxy_mismatch(a: Visit, b: Visit, proxy: MeteredProxy) -> float:
+def proxy_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
     """Return the same share of the proxy's change; its products cost the target nothing."""
-    length = norm(b.w - a.w)
-    way, ends = (b.w - a.w) / length, (a.w, b.w)
-    images = stack_rows(curvature.proxy_product(proxy, w)(way) for w in ends)
-    gradients = stack_rows(proxy.gradient(w) for w in ends)
-    return mismatch(gradients[1] - gradients[0], length * images.mean(axis=0), gradients)
+    step, ends = b.w - a.w, (a.w, b.w)
+    way = step / norm(step)
+    images = stack_rows(curvature.proxy_product(probe.proxy, w)(way) for w in ends)
+    gradients = stack_rows(probe.proxy.gradient(w) for w in ends)
+    return unexplained(gradients[1] - gradients[0], norm(step) * images.mean(axis=0), gradients)
 
 
-def mismatch(change: Matrix, predicted: Matrix, ends: Any, blur: float = 0.0) -> float:
+def unexplained(change: Matrix, predicted: Matrix, ends: Any, blur: float = 0.0) -> float:
     """Return the share of a change beyond its blur that was not predicted."""
     size = max(norm(change), norm(predicted))
     # A change lost in the rounding of the gradients says nothing.
@@ -491,18 +486,237 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     if found.refused and found.scale.value == 0.0 and curvature.best_scale(end.A, -end.P) > 0:
         reasons.append("Its negative would be closer: check the sign.")
     own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P))
-    factor, limit = proxied / max(own, 1e-300), AuditPolicy.other_units
+    factor, limit = proxied / max(own, 1e-300), POLICY.other_units
     if found.refused and not found.doubts and (factor > limit or 0 < factor < 1 / limit):
         curves = f"the proxy curves {digits(factor)} times as much as the target"
         units = "its columns seem to be in other units. Scale them as the target's."
         reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
     if found.problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
-    if rows_at_hand(found.problem):
-        reasons.append("All rows of the target are at hand: they can also be fitted (ERM).")
     return reasons
 
 
 def digits(value: float) -> str:
     """Return two digits to read: no powers of ten if a number will do."""
     return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """How to run, and what to expect.
+
+    Attributes
+    ----------
+    method : ProxyProx, SGD, ProxyBFGS or DANE
+        With its step size; SGD if the audit advises against the proxy. For exact gradients
+        ProxyBFGS, or DANE if one gradient solves the problem.
+    steps : int
+        Outer steps K; of ProxyBFGS the rounds expected, which do not end the run unless the budget
+        does.
+    averaging : Averaging
+        Which point is the answer.
+    stop : Criterion or None
+        How exactly each subproblem is solved; None for SGD and for exact gradients.
+    expected : float
+        Suboptimality expected at the end.
+    reaches : bool
+        Whether that is ε; if not, a note says what is in the way.
+    bill : Bill
+        What the run is expected to cost.
+    notes : tuple of str
+        What to bear in mind.
+    problem : Problem
+        The problem to run: with the scaled proxy, if one is offered.
+    w0 : array
+        The point at which the audit began, and the run should begin.
+    rough : bool
+        Whether steps and suboptimality may be far off; a note then says why.
+    atol : float
+        For exact gradients: the norm of the gradient that proves ε, if μ is known; else 0, and
+        the run ends by the default of :func:`~proxyprox.minimize`.
+    """
+
+    method: Any
+    steps: int
+    averaging: Averaging
+    stop: Criterion | None
+    epsilon: float
+    expected: float
+    reaches: bool
+    bill: Bill
+    notes: tuple[str, ...]
+    problem: Problem = field(repr=False)
+    w0: Any = field(repr=False)
+    rough: bool = False
+    atol: float = 0.0
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of ``minimize(plan.problem, **plan.arguments)``."""
+        if isinstance(self.method, ProxyBFGS) and self.reaches:
+            ends = {"atol": self.atol} if self.atol > 0 else {}
+            return {"w0": self.w0, "method": self.method, **ends}
+        given = {name: getattr(self, name) for name in ("w0", "method", "steps", "averaging")}
+        return given if self.stop is None else {**given, "stop": self.stop}
+
+    def __str__(self) -> str:
+        bill = self.bill
+        solved = "" if self.stop is None else f", subproblems to {self.stop}"
+        rough = " (rough: see the notes)" if self.rough else ""
+        cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
+        lines = [
+            f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
+            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
+        ]
+        if self.method.exact:
+            lines = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
+        lines.append(
+            f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
+            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
+        )
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def plan(
+    audit: Report,
+    epsilon: float | None = None,
+    budget: Budget | int | None = None,
+) -> RunPlan:
+    """Plan the run that an audit recommends.
+
+    Parameters
+    ----------
+    audit : Audit or RoundAudit
+        What is known of target and proxy.
+    epsilon : float, optional
+        Wanted suboptimality; by default the audit's.
+    budget : Budget or int, optional
+        Limits. If they do not allow ε, the plan is the best they buy, and says so.
+
+    Returns
+    -------
+    RunPlan
+        The settings and the expected bill.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For arguments that cannot work.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from proxyprox import Problem, Quadratic, audit, minimize
+    >>> target = Quadratic(np.diag([1.0, 10.0, 100.0]), b=np.ones(3), noise=0.01)
+    >>> found = audit(Problem(target, proxy=Quadratic(np.diag([1.1, 10.5, 99.0]))), rng=0)
+    >>> planned = plan(found, epsilon=1e-4)
+    >>> result = minimize(planned.problem, **planned.arguments, rng=1)
+    >>> best = target.value(target.minimiser())
+    >>> planned.reaches, bool(target.value(result.w) - best < 3e-4)
+    (True, True)
+    """
+    instance("audit", audit, Report, "an Audit, as audit(problem) returns it")
+    if audit.alarm and audit.verdict is Verdict.UNSURE:
+        raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
+    epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
+    limits = as_budget(budget)
+    if isinstance(audit, RoundAudit):
+        return _plan_rounds(audit, epsilon, limits)
+    assert isinstance(audit, Audit)
+    notes, settings = [audit.sentence] if audit.refused else [], _rehearsed(audit, epsilon)
+    bill = _step_bill(audit, settings)
+    affordable = bill.affordable(limits)
+    if short := settings["steps"] > affordable:
+        settings = _rehearsed(audit, audit.epsilon, int(max(affordable, 1)))
+        ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
+        notes.append(f"{ends}suboptimality expected then is {settings['expected']:.3g}.")
+    elif settings["expected"] > epsilon:
+        missed = f"No constant step size reaches ε = {epsilon:.3g} in {settings['steps']:,} steps"
+        notes.append(f"{missed} on the model: take larger batches, or a larger ε.")
+    rough = _rough(audit)
+    return RunPlan(
+        **settings, epsilon=epsilon, problem=audit.recommended, w0=audit.w0, rough=bool(rough),
+        reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
+        bill=bill.times(settings["steps"]), notes=(*notes, *rough),
+    )  # fmt: skip
+
+
+def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> RunPlan:
+    """Return the plan for exact gradients: rounds, and where the run may end."""
+    if audit.model is not None and epsilon != audit.epsilon:
+        audit = rehearse_rounds(audit, epsilon)
+    objective, used, notes = audit.problem.objective, audit.ledger, list(audit.reasons)
+    rounds, work = audit.rounds, _work(used)
+    if audit.refused:
+        rounds, work, notes = audit.rounds_without, 0, [audit.sentence, *notes]
+    elif audit.model is not None:
+        notes.append("The audit's own rounds are among them: the run asks for them once more.")
+    everything = Query(objective.everything(), (audit.w0,), exact=True)
+    paid = price(objective, Ledger(), [everything.purchase])
+    samples, taken = float(paid["target_samples"]), max(used.target_gradients, 1)
+    bill = Bill(1.0, samples, paid.get("cost"), work / taken, used.target_seconds / taken)
+    most, affordable = DEFAULTS.most_steps, bill.affordable(limits)
+    steps = int(min(rounds, most))
+    if short := steps > affordable:
+        steps = int(max(affordable, 1))
+        notes.append(f"The budget ends after {count_words(steps, 'round')}, likely before ε.")
+    mu = getattr(objective, "strong_convexity", None) or 0.0
+    return RunPlan(
+        method=DANE(eta=math.inf) if audit.verdict is Verdict.ONE_ROUND else ProxyBFGS(),
+        steps=steps, averaging=Last(), stop=None, epsilon=epsilon, notes=tuple(notes),
+        expected=math.nan if short else epsilon, reaches=not short and rounds <= most,
+        bill=bill.times(steps), problem=audit.recommended, w0=audit.w0,
+        rough=audit.model is not None,
+        # L − L* ≤ ‖∇L‖²/2μ.
+        atol=math.sqrt(2 * mu * epsilon) if epsilon > 0 else 0.0,
+    )  # fmt: skip
+
+
+def _rough(audit: Audit) -> list[str]:
+    """Say why steps and suboptimality may be far off."""
+    outcome, notes = "the run may need several times these steps, or fewer", []
+    bend, tail = audit.model.bend, audit.model.tail
+    if audit.doubts:
+        notes.append(f"The audit has its doubts (audit.doubts): {outcome}. Use safeguard=True.")
+    if bend > POLICY.bent:
+        notes.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {outcome}.")
+    if tail > POLICY.heavy:
+        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
+        notes.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
+    return notes
+
+
+def _rehearsed(audit: Audit, epsilon: float, steps: int | None = None) -> dict[str, Any]:
+    """Return what does best on the model: to reach ε, or within a number of steps."""
+    P, mu = None if audit.refused else audit.proxy_matrices, audit.mu.low
+    found = rehearse(audit.model, P, epsilon, steps)
+    if math.isinf(found.steps):
+        found = rehearse(audit.model, P, audit.epsilon, int(STEPS[-1]))
+    # More digits than four would only look exact.
+    eta, steps = float(f"{found.eta:.4g}"), max(1, int(found.steps))
+    method: Any = SGD(eta) if audit.refused else ProxyProx(eta)
+    stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
+    averaging = Uniform() if found.averaged else Last()
+    settings = {"method": method, "steps": steps, "averaging": averaging}
+    return settings | {"stop": None if audit.refused else stop, "expected": found.excess}
+
+
+def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
+    """Return what one outer step costs.
+
+    The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
+    the inner solver's work comes near its own count.
+    """
+    used = Ledger()
+    if settings["stop"] is not None:
+        parts = {name: settings[name] for name in ("method", "stop")}
+        run = Run(audit.recommended, audit.w0, **parts, rng=0)
+        run.ask()
+        used = run.tell(audit.start_gradient).ledger
+    seconds = audit.batch.seconds + used.seconds
+    return replace(audit.batch, proxy_gradients=_work(used), seconds=seconds)
+
+
+def _work(used: Ledger) -> float:
+    """Return the passes over the proxy."""
+    return float(used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves)

@@ -1,29 +1,183 @@
-"""Curvature of the target, the proxies and their difference, in few products."""
+"""What an audit measures: gradients of batches, their noise, and curvature in few products."""
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
-from scipy.special import fdtri
+from scipy.special import chdtri, fdtri, stdtrit
 
-from proxyprox._util.arrays import Vector, dot, from_numpy, namespace, norm, to_numpy
+from proxyprox._util.arrays import (
+    Vector,
+    all_finite,
+    copy_array,
+    copy_tree,
+    dot,
+    from_numpy,
+    norm,
+    rounding,
+    to_numpy,
+)
 from proxyprox._util.validation import has
-from proxyprox.advice.audit_policy import AuditPolicy
-from proxyprox.diagnostics.rehearsal import QuadraticModel
-from proxyprox.diagnostics.report import Matrix
-from proxyprox.diagnostics.sampling import MeteredTarget, stack_rows, tail_weight
-from proxyprox.oracle import MeteredProxy
+from proxyprox.diagnostics.rehearsal import POLICY, Matrix, QuadraticModel
+from proxyprox.diagnostics.report import Bill
+from proxyprox.inner.base import NonFiniteError
+from proxyprox.intervals import Interval
+from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
 from proxyprox.problems.problem import facts_of
-from proxyprox.result import Interval
+from proxyprox.result import Ledger
 
 Product = Callable[[Vector], Vector]
+
+
+def noise_level(gradients: Matrix, confidence: float = 0.95) -> Interval:
+    r"""Estimate :math:`\sigma^2 = \mathbb{E}\|g - \nabla L\|^2` from independent gradients.
+
+    The estimate is the sample variance summed over the coordinates. For Gaussian noise with
+    covariance Σ it is distributed nearly as :math:`\sigma^2\chi^2_\nu/\nu` with
+
+    .. math:: \nu = (n-1)\,\frac{(\mathrm{tr}\,\Sigma)^2}{\mathrm{tr}\,\Sigma^2},
+
+    Satterthwaite's degrees of freedom, whose trace is estimated without bias from the same
+    gradients. Heavy tails show in the jackknife; the wider of the two intervals is returned.
+
+    Parameters
+    ----------
+    gradients : array of shape (n, d)
+        Gradients of n ≥ 3 independent batches at one point; one alone is exact.
+    confidence : float
+        Probability with which the interval is to hold the true value.
+
+    Returns
+    -------
+    Interval
+        σ² with its limits.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> 4.0 in noise_level(rng.normal(scale=2 / 10**0.5, size=(20, 10)))
+    True
+    """
+    n, size = gradients.shape
+    if n == 1:
+        return Interval(0.0, 0.0, 0.0)
+    centred = gradients - gradients.mean(axis=0)
+    gram = centred @ centred.T
+    total = float(np.trace(gram)) / (n - 1)
+    # Identical gradients differ by the rounding of their mean only.
+    least = 1e-24 * float(np.mean(gradients * gradients)) * size
+    if total <= least or total == 0.0:
+        return Interval(0.0, 0.0, least)
+    tail = (1 - confidence) / 2
+    # Unbiased for tr Σ² under Gaussian noise (Srivastava, 2005).
+    square = float(np.sum(gram * gram)) / (n - 1) ** 2
+    unbiased = (n - 1) ** 2 / ((n - 2) * (n + 1)) * (square - total * total / (n - 1))
+    # A rank above d or below 1 is impossible, and one far above n cannot be told from n.
+    trace = max(unbiased, total * total / min(size, 4 * n))
+    freedom = (n - 1) * min(max(total * total / trace, 1.0), float(size))
+    low, high = (freedom * total / float(chdtri(freedom, share)) for share in (tail, 1 - tail))
+    # Jackknife: leaving gradient i out lowers the sum of squares by n/(n − 1) ‖r_i‖².
+    squares = np.diag(gram)
+    logs = np.log(np.maximum((squares.sum() - n / (n - 1) * squares) / (n - 2), 1e-300))
+    error = math.sqrt((n - 1) / n * float(np.sum((logs - logs.mean()) ** 2)))
+    spread = float(stdtrit(n - 1, 1 - tail)) * error
+    return Interval(total, min(low, total * math.exp(-spread)), max(high, total * math.exp(spread)))
+
+
+def tail_weight(rows: Matrix) -> float:
+    r"""Return how much more the sizes of noise vectors vary than those of Gaussian ones.
+
+    For Gaussian rows with covariance Σ both the variance of ‖r‖² and 2 E(r·r')² are
+    :math:`2\,\mathrm{tr}\,\Sigma^2`: their ratio is 1. A few rows of data that carry a batch
+    raise the first alone.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> tail_weight(rng.normal(size=(16, 50))) < 3 < tail_weight(rng.standard_t(1, size=(16, 50)))
+    True
+    """
+    gram, n = rows @ rows.T, len(rows)
+    squares = np.diag(gram)
+    apart = float(np.sum(gram**2) - np.sum(squares**2)) / max(n * (n - 1), 1)
+    return float(squares.var(ddof=1)) / (2 * apart) if apart > 0 else 0.0
+
+
+def stack_rows(vectors: Iterable[Vector]) -> Matrix:
+    """Return vectors of any library as the rows of a float64 NumPy matrix."""
+    return np.stack([to_numpy(v).astype(np.float64) for v in vectors])
+
+
+class MeteredTarget:
+    """The target and the audit's batches; every gradient and product enters the ledger.
+
+    The batches are drawn once and evaluated at every point: differences between two points are
+    then secants on equal samples, and no sample is paid for twice. A Hessian-vector product counts
+    as one gradient over all of the samples: it is a pass over the same data.
+    """
+
+    def __init__(
+        self, objective: Any, ledger: Ledger, count: int, rng: np.random.Generator
+    ) -> None:
+        self.objective = objective
+        self.ledger = ledger
+        self.seconds: list[float] = []
+        first = copy_tree(self.objective.sample(rng))
+        # An objective whose batch is everything has no noise to measure.
+        self.exact = first is None and has(self.objective, "everything")
+        more = 0 if self.exact else count - 1
+        self.batches = [first, *(copy_tree(self.objective.sample(rng)) for _ in range(more))]
+        self._batches_paid = False
+
+    def gradients(self, w: Vector, batches: Sequence[Any] | None = None) -> list[Vector]:
+        """Return the gradients of the audit's batches at w, or of some of them."""
+        queries = [Query(batch, (w,)) for batch in batches or self.batches]
+        answers = [self._ask("gradient", q, q.batch_for_user(q.batch)) for q in queries]
+        self._batches_paid = True
+        return answers
+
+    def full_gradient(self, w: Vector) -> Matrix | None:
+        """Return the exact gradient, or None if the objective has none to spare."""
+        # A pass over private data would escape the privacy account.
+        if not has(self.objective, "everything") or has(self.objective, "epsilon"):
+            return None
+        query = Query(self.objective.everything(), (w,), exact=True)
+        return to_numpy(self._ask("gradient", query, query.batch)).astype(np.float64)
+
+    def hvp(self, w: Vector, v: Vector) -> Vector:
+        """Return the target's Hessian times v."""
+        everything = self.objective.everything() if has(self.objective, "everything") else None
+        return self._ask("hvp", Query(everything, (w,), exact=True), copy_array(v))
+
+    def batch_price(self, w: Vector) -> Bill:
+        """Return what the gradient of a batch costs."""
+        paid = price(self.objective, Ledger(), [Query(self.batches[0], (w,)).purchase])
+        seconds = statistics.median(self.seconds[: len(self.batches)])
+        return Bill(1.0, float(paid["target_samples"]), paid.get("cost"), 0.0, seconds)
+
+    def _ask(self, name: str, query: Query, argument: Any) -> Vector:
+        for item, amount in price(self.objective, self.ledger, [query.purchase]).items():
+            if item != "target_samples" or query.exact or not self._batches_paid:
+                setattr(self.ledger, item, getattr(self.ledger, item) + amount)
+        begun = time.perf_counter()
+        # Overflow at a trial point raises the error below; a warning would only repeat it.
+        with np.errstate(over="ignore", invalid="ignore"):
+            given = getattr(self.objective, name)(copy_array(query.points[0]), argument)
+            answer = copy_array(as_gradient(f"the target's {name}", given, query.points[0]))
+            self.seconds.append(time.perf_counter() - begun)
+            self.ledger.target_seconds += self.seconds[-1]
+            if not all_finite(answer):
+                raise NonFiniteError(f"the target's {name} is not finite at a point of the audit")
+        return answer
 
 
 @dataclass(frozen=True)
@@ -98,21 +252,21 @@ class Krylov(NamedTuple):
     ----------
     ritz : array
         The Ritz values, ascending.
-    basis, images : list of arrays
-        Orthonormal vectors, and the operator's products with them.
+    basis, images : arrays
+        Orthonormal vectors, one a row, and the operator's products with them.
     complete : bool
         Whether the space is invariant. From a random start it then meets every eigenvalue.
     """
 
     ritz: Matrix
-    basis: list[Vector]
-    images: list[Vector]
+    basis: Matrix
+    images: Matrix
     complete: bool
 
     def spectrum(self, failure: float, error: float = 0.0) -> Spectrum:
         """Return the spectrum, each limit wrong with probability ``failure``."""
         low, high = float(self.ritz[0]), float(self.ritz[-1])
-        gap = 0.0 if self.complete else relative_gap(len(self.ritz), len(self.basis[0]), failure)
+        gap = 0.0 if self.complete else relative_gap(len(self.basis), self.basis.shape[1], failure)
         # The bound is relative to the true width, which the gap itself may hide at both ends.
         width = (high - low) / (1 - 2 * gap) if gap < 0.5 else math.inf
         return Spectrum(self.ritz, low - gap * width, high + gap * width, error)
@@ -143,14 +297,15 @@ def lanczos(product: Product, start: Vector, steps: int) -> Krylov:
         for u in (*basis, *basis):
             rest = rest - dot(u, rest) * u
         beta = norm(rest)
-        complete = step + 1 == size or beta <= math.sqrt(resolution(start)) * scale or scale == 0.0
+        complete = step + 1 == size or beta <= rounding(start, 0.5) * scale or scale == 0.0
         if complete:
             break
         basis.append(rest / beta)
         betas.append(beta)
     alphas = [dot(v, image) for v, image in zip(basis, images, strict=False)]
     ritz = scipy.linalg.eigvalsh_tridiagonal(alphas, betas[: len(alphas) - 1])
-    return Krylov(np.asarray(ritz), basis[: len(images)], images, complete)
+    kept = stack_rows(basis[: len(images)])
+    return Krylov(np.asarray(ritz), kept, stack_rows(images), complete)
 
 
 def relative_gap(steps: int, size: int, failure: float) -> float:
@@ -171,20 +326,15 @@ def relative_gap(steps: int, size: int, failure: float) -> float:
     return (math.log(1.648 * math.sqrt(size) / failure) / (2 * steps - 1)) ** 2
 
 
-def resolution(w: Vector) -> float:
-    """Return the rounding error of numbers like those in w."""
-    return float(namespace(w).finfo(w.dtype).eps)
-
-
-def rounding(w: Vector, *, exact: bool) -> float:
+def blur_of(w: Vector, *, exact: bool) -> float:
     """Return the relative error of eigenvalues made from exact products, or from secants."""
-    return 1e3 * resolution(w) if exact else 1e2 * math.sqrt(resolution(w))
+    return 1e3 * rounding(w, 1) if exact else 1e2 * rounding(w, 0.5)
 
 
 def secant_product(gradient: Product, w: Vector) -> Product:
     """Return ``v ↦ (∇f(w + tv) − ∇f(w))/t``, close to ``∇²f(w) v`` for unit vectors v."""
     # The length t balances rounding against the change of the curvature.
-    t = math.sqrt(resolution(w)) * max(1.0, norm(w))
+    t = rounding(w, 0.5) * max(1.0, norm(w))
     at_w = gradient(w)
     return lambda v: (gradient(w + t * v) - at_w) / t
 
@@ -230,8 +380,9 @@ def spectral_norm(matrix: Matrix) -> float:
     return float(np.linalg.norm(matrix, 2))
 
 
-def orthonormal(vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """Return a basis of the columns, those met twice kept once, and the matrix that makes it."""
+def orthonormal(spaces: Sequence[Krylov]) -> tuple[Matrix, Matrix]:
+    """Return a basis of all the spaces, as columns, and the matrix that makes it of theirs."""
+    vectors = np.concatenate([space.basis for space in spaces]).T
     left, sizes, right = np.linalg.svd(vectors, full_matrices=False)
     kept = sizes > 1e-6 * sizes[0]
     return left[:, kept], right[kept].T / sizes[kept]
@@ -351,7 +502,7 @@ class HessianProbe:
     ) -> tuple[Spectrum, Spectrum, Matrix, Matrix, Matrix | None, Matrix]:
         """Return spectra, matrices, basis and noise, Krylov spaces of both directions in it."""
         size, failure, halves = int(w.shape[0]), (1 - self.confidence) / 2, self._halves(w)
-        factor, error = inflation(size, failure / self.looks), rounding(w, exact=not self.batches)
+        factor, error = inflation(size, failure / self.looks), blur_of(w, exact=not self.batches)
         proxy = self.proxy
         proxy_exact = facts_of(proxy).exact_curvature and (
             has(proxy, "hvp") or has(proxy, "hessian")
@@ -361,13 +512,13 @@ class HessianProbe:
             A = (parts[0] + parts[-1]) / 2
             P = proxy_hessian(proxy, w)
             error = factor * spectral_norm((parts[0] - parts[-1]) / 2) + error * spectral_norm(A)
-            shaky = 0.0 if proxy_exact else rounding(w, exact=False) * spectral_norm(P)
+            shaky = 0.0 if proxy_exact else blur_of(w, exact=False) * spectral_norm(P)
             difference = spectrum_of_matrix(A - P, error + shaky)
             return spectrum_of_matrix(A, error), difference, A, P, None, scatter
 
         # Krylov spaces of target, difference, direction, noise, and the secants' error.
         affordable = share // len(self.batches) - 1 if self.batches else share
-        steps = max(AuditPolicy.least_steps, affordable // (4 + self.noisy))
+        steps = max(POLICY.least_steps, affordable // (4 + self.noisy))
         shadow = proxy_product(proxy, w)
         images: list[Vector] = []
 
@@ -380,31 +531,30 @@ class HessianProbe:
 
         own, between = (lanczos(f, random_direction(w, self.rng), steps) for f in (product, apart))
         target = own.spectrum(failure)
-        error, slack = error * target.above, rounding(w, exact=proxy_exact) * target.above
+        error, slack = error * target.above, blur_of(w, exact=proxy_exact) * target.above
         if self.noisy:
             one, two = halves
             way = random_direction(w, self.rng)
             split = lanczos(lambda v: (one(v) - two(v)) / 2, way, steps)
             error += factor * max(abs(split.ritz[0]), abs(split.ritz[-1]))
-        spaces = [own, lanczos(product, direction, steps)] if norm(direction) > 0 else [own]
-        vectors = [*(v for space in spaces for v in space.basis), *between.basis]
-        vector_images = [*(v for space in spaces for v in space.images), *images]
+        spaces = [own, between._replace(images=stack_rows(images))]
+        if norm(direction) > 0:
+            spaces.append(lanczos(product, direction, steps))
         # In many dimensions most of the noise lies outside these spaces. All of it takes part
         # through one direction, the batches with signs in turn, whose own space shows how the
         # target curves there.
-        basis, _ = orthonormal(stack_rows(vectors).T)
-        inside = scatter @ basis
-        outside = scatter - inside @ basis.T
+        former, _ = orthonormal(spaces)
+        inside = scatter @ former
+        outside = scatter - inside @ former.T
         lost = (-1.0) ** np.arange(len(scatter)) @ outside
         if norm(lost) > 1e-6 * np.linalg.norm(scatter):
-            space = lanczos(product, from_numpy(lost, like=w), steps)
-            vectors, vector_images = [*vectors, *space.basis], [*vector_images, *space.images]
+            spaces.append(lanczos(product, from_numpy(lost, like=w), steps))
             outside = np.atleast_2d(lost) * (np.linalg.norm(outside) / norm(lost))
-        former, (basis, solve) = basis, orthonormal(stack_rows(vectors).T)
+        basis, solve = orthonormal(spaces)
         noise = np.concatenate([inside @ (former.T @ basis), outside @ basis])
         # Rows are divided by their number less one.
         noise *= math.sqrt((len(noise) - 1) / max(len(scatter) - 1, 1))
-        A = basis.T @ stack_rows(vector_images).T @ solve
+        A = basis.T @ np.concatenate([space.images for space in spaces]).T @ solve
         P = proxy_hessian(proxy, w, basis)
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
         return target, difference, (A + A.T) / 2, P, basis, noise

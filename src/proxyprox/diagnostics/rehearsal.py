@@ -41,17 +41,98 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy  # not scipy.linalg, which is slow: SciPy imports it when it is used
 
-from proxyprox.advice.audit_policy import AuditPolicy
-from proxyprox.diagnostics.report import Matrix, Rehearsal
+Matrix = np.ndarray[Any, Any]
 
 # Numbers of steps considered: 9 % apart, from 1 to ten million.
 STEPS = np.unique(np.round(np.geomspace(1, 1e7, 180)).astype(np.int64))
+
+
+@dataclass(frozen=True)
+class AuditPolicy:
+    """Thresholds of audits and plans.
+
+    The record is ``docs/results/audit``. ``benchmarks/audit_verdicts.py`` set the numbers of the
+    verdict, ``benchmarks/audit_functions.py`` those of the doubts and of the path,
+    ``benchmarks/audit_rounds.py`` those of exact gradients and ``benchmarks/plan_cases.py`` those
+    of the model and of rough plans.
+
+    Attributes
+    ----------
+    gain : float
+        How many times fewer target gradients a proxy must need to be worth its trouble.
+    similar : float
+        δ/H up to which a proxy must only not be worse: the theorems speak for it at every ε.
+    half : float
+        A scale that halves δ is preferred as soon as it saves anything. If half of a gradient's
+        change along the path is not explained by curvature, the audit is unsure. A step of the path
+        is long enough if the slope has halved.
+    little : float
+        Share of H by which a target may curve downwards and still be rehearsed as a convex one. A
+        metric's misfit must be below that of the identity by more than this.
+    other_units : float
+        Factor in curvature beyond which other units are suspected.
+    accuracy, rounds_accuracy : float
+        The default ε, as a share of the start's suboptimality, of sampled gradients and of exact
+        ones. The first is also the share of H that is added to the curvature of a step of the path.
+    probes : int
+        Target gradients for the length of each step of the path, if the budget allows.
+    least_steps : int
+        Lanczos steps below which the upper limit says next to nothing.
+    bent : float
+        Share by which H may change between start and end before a plan is rough.
+    heavy : float
+        How many times as much as Gaussian noise that of batches may vary before a plan is rough.
+    rounds : int
+        Rounds that the audit of exact gradients takes, and one of a proxy that is fitted first.
+    dimensions : int
+        Parameters up to which such an audit forms the proxy's Hessian; beyond, Krylov vectors.
+    """
+
+    gain: float = 1.3
+    similar: float = 0.25
+    half: float = 0.5
+    little: float = 0.05
+    other_units: float = 10.0
+    accuracy: float = 1e-2
+    rounds_accuracy: float = 1e-6
+    probes: int = 24
+    least_steps: int = 6
+    bent: float = 0.4
+    heavy: float = 2.5
+    rounds: int = 3
+    dimensions: int = 200
+
+
+POLICY = AuditPolicy()
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A tuned method on the model.
+
+    Attributes
+    ----------
+    eta : float
+        The step size.
+    steps : float
+        Steps to the accuracy; infinite when no step size gets there within ten million.
+    excess : float
+        Suboptimality expected then.
+    averaged : bool
+        Whether the mean of the iterates is the better answer, not the last.
+    """
+
+    eta: float
+    steps: float
+    excess: float
+    averaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,10 +181,7 @@ class QuadraticModel:
 
 
 def rehearse(
-    model: QuadraticModel,
-    P: Sequence[Matrix] | None,
-    epsilon: float,
-    steps: int | None = None,
+    model: QuadraticModel, P: Sequence[Matrix] | None, epsilon: float, steps: int | None = None
 ) -> Rehearsal:
     """Return the η that reaches ε in the fewest steps, or is best after ``steps`` of them.
 
@@ -126,29 +204,22 @@ def rehearse(
     True
     """
     H = max(float(np.linalg.eigvalsh(model.A)[-1]), 1e-300)
-    found: list[Rehearsal] = []
-    if P is None:
-        sgd = ErrorCurve.of(model)
-        for eta in np.geomspace(1e-4, 1.99, 44) / H:
-            found += _outcomes(float(eta), sgd.excess(eta), epsilon, steps)
-    for eta in () if P is None else np.geomspace(1e-2, 1e7, 64) / H:
+    grid = np.geomspace(1e-4, 1.99, 44) if P is None else np.geomspace(1e-2, 1e7, 64)
+    found, sgd = list[Rehearsal](), ErrorCurve.of(model)
+    limit = epsilon if steps is None else np.finfo(np.float64).max
+    for eta in (grid / H).tolist():
         # If the sum is not positive definite, the subproblem has no minimiser at this η.
         with contextlib.suppress(np.linalg.LinAlgError):
-            curves = [ErrorCurve.of(model, each + np.eye(len(each)) / eta) for each in P or ()]
-            excess = np.max([curve.excess(1.0) for curve in curves], axis=0)
-            found += _outcomes(float(eta), excess, epsilon, steps)
+            sums = [] if P is None else [each + np.eye(len(each)) / eta for each in P]
+            curves = [ErrorCurve.of(model, each).excess(1.0) for each in sums]
+            for averaged, curve in enumerate(np.max(curves or [sgd.excess(eta)], axis=0)):
+                first = np.argmax(curve <= epsilon) if steps is None else STEPS.searchsorted(steps)
+                at = min(int(first), len(STEPS) - 1)
+                if curve[at] <= limit:
+                    taken, left = float(steps or STEPS[at]), float(curve[at])
+                    found.append(Rehearsal(eta, taken, left, bool(averaged)))
     none = Rehearsal(math.nan, math.inf, math.inf)
     return min(found, key=lambda outcome: (outcome.steps, outcome.excess), default=none)
-
-
-def _outcomes(eta: float, excess: Matrix, epsilon: float, steps: int | None) -> Iterator[Rehearsal]:
-    """Yield when last and mean iterate reach ε, or what they reach after this many steps."""
-    limit = epsilon if steps is None else np.finfo(np.float64).max
-    for averaged, curve in enumerate(excess):
-        first = np.argmax(curve <= epsilon) if steps is None else np.searchsorted(STEPS, steps)
-        at = min(int(first), len(STEPS) - 1)
-        if curve[at] <= limit:
-            yield Rehearsal(eta, float(steps or STEPS[at]), float(curve[at]), bool(averaged))
 
 
 @dataclass(frozen=True)
@@ -206,7 +277,7 @@ class ErrorCurve:
             mean = mean + average * (summed @ (eta * self.growth / (2 * theta)))
         if self.bend > 0:
             fails = max(start, 1e-300)
-            mean = mean + AuditPolicy.bend * (self.bend * scatter) ** 2 / fails
+            mean = mean + (2 * self.bend * scatter) ** 2 / fails
             lost = ~(self.bend * np.maximum.accumulate(last) <= fails)
             last, mean = np.where(lost, math.inf, last), np.where(lost, math.inf, mean)
         return np.stack([last, mean])

@@ -1,4 +1,4 @@
-"""What audits and plans say: one family of reports, one verdict rule."""
+"""What audits say, and the rehearsal and the rule that their verdicts follow from."""
 
 from __future__ import annotations
 
@@ -7,28 +7,17 @@ from dataclasses import astuple, dataclass, field, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import count_words
-from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
+from proxyprox.diagnostics.rehearsal import POLICY, Matrix, Rehearsal
+from proxyprox.intervals import Interval
 from proxyprox.problems import Problem, ScaledProxy, Zero
-from proxyprox.result import Budget, Interval, Ledger
+from proxyprox.result import Budget, Ledger
 
 __all__ = [
-    "Audit",
-    "Bill",
-    "Interval",
-    "PointAudit",
-    "Prediction",
-    "Rehearsal",
-    "Report",
-    "RoundAudit",
-    "Suggestion",
-    "Verdict",
-]
-
-Matrix = np.ndarray[Any, Any]
+    "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Report", "RoundAudit",
+    "Suggestion", "Verdict",
+]  # fmt: skip
 
 # Name and meaning, in plain words, of each number estimated.
 MEANINGS = {
@@ -52,13 +41,9 @@ class Verdict(Enum):
         return self.value
 
 
-def ratio(slow: float, fast: float, extra: float = 0.0) -> float:
-    """Return how many times as many steps the first takes, both with ``extra`` ones.
-
-    1 if neither arrives.
-    """
-    neither = math.isinf(slow) and math.isinf(fast)
-    return 1.0 if neither else (slow + extra) / (fast + extra)
+def ratio(slow: float, fast: float) -> float:
+    """Return how many times as many steps the first takes; 1 if neither ends."""
+    return 1.0 if math.isinf(slow) and math.isinf(fast) else slow / fast
 
 
 def decide(
@@ -70,10 +55,10 @@ def decide(
     """Return the verdict from the target gradients that were rehearsed.
 
     A proxy pays if it needs no more target gradients than the best method without it. Unless it is
-    similar, it must save ``gain`` times. ``few`` steps are added to every number. A scale must pay,
-    and save something against no proxy. If the proxy pays as it is, the scale must save ``gain``
-    times against that, or bring δ down to the share ``closer`` and save anything.
-    :class:`~proxyprox.advice.audit_policy.AuditPolicy` has the thresholds.
+    similar, it must save ``gain`` times. A scale must pay, and save something against no proxy. If
+    the proxy pays as it is, the scale must save ``gain`` times against that, or halve δ and save
+    anything.
+    :class:`~proxyprox.diagnostics.rehearsal.AuditPolicy` has the thresholds.
 
     Parameters
     ----------
@@ -89,40 +74,17 @@ def decide(
     >>> decide(1000.0, 900.0, 10.0, (1.0, 0.0)).name
     'USE_SCALED'
     """
-    policy = AuditPolicy
 
     def pays(steps: float, share: float) -> bool:
-        needed = 1.0 if share <= policy.similar else policy.gain
-        return ratio(without, steps, policy.few) >= needed
+        needed = 1.0 if share <= POLICY.similar else POLICY.gain
+        return ratio(without, steps) >= needed
 
     usable = pays(own, shares[0])
-    closer = shares[1] <= policy.closer * shares[0] and scaled < own
-    saves = not usable or closer or ratio(own, scaled, policy.few) >= policy.gain
+    closer = shares[1] <= POLICY.half * shares[0] and scaled < own
+    saves = not usable or closer or ratio(own, scaled) >= POLICY.gain
     if saves and scaled < without and pays(scaled, shares[1]):
         return Verdict.USE_SCALED
     return Verdict.USE if usable else Verdict.DO_NOT_USE
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """A tuned method on the model.
-
-    Attributes
-    ----------
-    eta : float
-        The step size.
-    steps : float
-        Steps to the accuracy; infinite when no step size gets there within ten million.
-    excess : float
-        Suboptimality expected then.
-    averaged : bool
-        Whether the mean of the iterates is the better answer, not the last.
-    """
-
-    eta: float
-    steps: float
-    excess: float
-    averaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -145,36 +107,6 @@ class Prediction:
     def saved(self) -> float:
         """SGD's steps over ProxyProx's, as rehearsed with the proxy that is offered."""
         return ratio(self.sgd.steps, self.best.steps)
-
-    def words(self, refused: bool) -> str:
-        """Return both numbers of steps and the gain, to read.
-
-        Examples
-        --------
-        >>> one, two = Rehearsal(1.0, 203.0, 0.0), Rehearsal(1.0, 48.0, 0.0)
-        >>> Prediction(one, two, two).words(refused=False)
-        'SGD needs 203 target gradients, ProxyProx 48 (rehearsed): 4.2 times fewer.'
-        """
-        gain = self.saved
-        if refused:
-            outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
-        elif float(f"{gain:.2g}") <= 1:
-            outcome = "no gain at this ε, where noise alone decides, and no loss"
-        else:
-            outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
-        sgd, best = (step_words(r.steps) for r in (self.sgd, self.best))
-        return f"SGD needs {sgd} target gradients, ProxyProx {best} (rehearsed): {outcome}."
-
-
-def step_words(steps: float) -> str:
-    """Return a number of steps to read.
-
-    Examples
-    --------
-    >>> step_words(12345.0), step_words(math.inf)
-    ('12,345', 'more than ten million')
-    """
-    return f"{steps:,.0f}" if math.isfinite(steps) else "more than ten million"
 
 
 class PointAudit(NamedTuple):
@@ -278,8 +210,6 @@ class Report:
         Similarity and smoothness, the largest that were seen.
     epsilon : float
         The suboptimality that target gradients are counted to.
-    epsilon_source : str
-        ``"given"`` or ``"estimated"``.
     ledger : Ledger
         What the audit itself cost.
     problem, factor, w0
@@ -291,7 +221,6 @@ class Report:
     delta: Interval
     H: Interval
     epsilon: float
-    epsilon_source: str
     ledger: Ledger
     problem: Problem = field(repr=False)
     w0: Vector = field(repr=False)
@@ -379,7 +308,18 @@ class Audit(Report):
     @property
     def counts(self) -> str:
         """Target gradients of SGD and of ProxyProx, to read."""
-        return self.prediction.words(self.refused)
+        gain = self.prediction.saved
+        if self.refused:
+            outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
+        elif float(f"{gain:.2g}") <= 1:
+            outcome = "no gain at this ε, where noise alone decides, and no loss"
+        else:
+            outcome = f"{gain:.2g} times fewer" if gain < math.inf else "only the second arrives"
+        sgd, best = (
+            f"{each.steps:,.0f}" if each.steps < math.inf else "more than ten million"
+            for each in (self.prediction.sgd, self.prediction.best)
+        )  # fmt: skip
+        return f"SGD needs {sgd} target gradients, ProxyProx {best} (rehearsed): {outcome}."
 
     def lines(self) -> list[str]:
         """Return the report line by line, with the estimates."""
@@ -389,23 +329,19 @@ class Audit(Report):
         count = len(self.points)
         place = f"the largest over the points visited, {count} in all (of μ the smallest)"
         place = "at the only point visited, the start" if count == 1 else place
-        names = MEANINGS.items()
-        estimates = [f"  {name:<18} {getattr(self, key)} – {text}" for key, (name, text) in names]
-        return [
-            *lead,
-            f"{place}, {self.confidence:.0%} limits:",
-            *estimates,
-            used,
+        estimates = [
+            f"  {name:<18} {getattr(self, key)} – {text}" for key, (name, text) in MEANINGS.items()
         ]
+        return [*lead, f"{place}, {self.confidence:.0%} limits:", *estimates, used]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundAudit(Report):
-    """What an audit of exact gradients found; the rival is L-BFGS.
+    """What an audit of exact gradients found; the rival is ProxyBFGS without a proxy, an L-BFGS.
 
     ``delta`` and ``H`` are the largest along the steps: lower limits. The verdict is ``USE`` if
-    neither ``rounds_without`` nor ``rounds_lbfgs`` is below ``rounds``, otherwise ``DO_NOT_USE``;
-    ``ONE_ROUND`` if one full gradient solves the problem; ``UNSURE`` if no curvature was seen.
+    ``rounds_without`` is not below ``rounds``, otherwise ``DO_NOT_USE``; ``ONE_ROUND`` if one full
+    gradient solves the problem; ``UNSURE`` if no curvature was seen.
 
     Attributes
     ----------
@@ -414,15 +350,12 @@ class RoundAudit(Report):
         if more than a thousand. 1 if one full gradient solves the problem.
     rounds_without : float
         Rounds of ProxyBFGS without a proxy; NaN if nothing was rehearsed.
-    rounds_lbfgs : float
-        Rounds of SciPy's L-BFGS with a memory of ten; NaN likewise.
     model, least
         The model of the target, and the proxy's minimum if it is far from w0.
     """
 
     rounds: float = 1.0
     rounds_without: float = math.nan
-    rounds_lbfgs: float = math.nan
     model: Any = field(default=None, repr=False)
     least: Vector | None = field(default=None, repr=False)
 
@@ -433,16 +366,12 @@ class RoundAudit(Report):
 
     @property
     def counts(self) -> str:
-        """Rounds of ProxyBFGS with and without the proxy, and of L-BFGS, to read."""
-        numbers = (self.rounds, self.rounds_without, self.rounds_lbfgs)
-        most = RoundPolicy.most
-        own, without, lbfgs = (
-            f"more than {most:,}" if math.isinf(n) else f"about {n:,.0f}" for n in numbers
+        """Rounds of ProxyBFGS with and without the proxy, to read."""
+        own, without = (
+            f"about {n:,.0f}" if n < math.inf else "more than a thousand"
+            for n in (self.rounds, self.rounds_without)
         )
-        return (
-            f"ProxyBFGS takes {own} rounds with it and {without} without a proxy, L-BFGS {lbfgs} "
-            "(rehearsed, rough)."
-        )
+        return f"ProxyBFGS takes {own} rounds with it and {without} without (rehearsed, rough)."
 
     def lines(self) -> list[str]:
         """Return the report line by line, with what was seen along the steps."""

@@ -1,28 +1,29 @@
 r"""Will this proxy save rounds? The audit of targets whose every gradient is exact.
 
-A round is one full gradient, and the rival is L-BFGS. The audit takes the first rounds of
-:class:`~proxyprox.ProxyBFGS` and looks at the gradient's change y along each step s. With the
-proxy's Hessian P at the best of these points, c and λ are fitted as in the run, and
+A round is one full gradient, and the rival is ProxyBFGS without a proxy, which is an L-BFGS. The
+audit takes the first rounds of :class:`~proxyprox.ProxyBFGS` and looks at the gradient's change y
+along each step s. With the proxy's Hessian P at the best of these points, c and λ are fitted as in
+the run, and
 
 .. math:: \log\frac{(s^\top Ms)(y^\top M^{-1}y)}{(s^\top y)^2}, \qquad M = cP + \lambda I,
 
 tells how far the metric M is off: it is zero if :math:`Ms \parallel y`. Everything else is a
 rehearsal that costs the target nothing:
 
-- *ProxyBFGS* minimises a quadratic with the target's gradient at that point and the Hessian
-  :math:`M^{1/2}e^{\tau G}M^{1/2}`, G a random symmetric matrix, τ as large as makes the misfit of
-  random directions that of the steps. In many dimensions all of it happens in a Krylov space of P.
-- *L-BFGS* (SciPy's, ten pairs), and ProxyBFGS without a proxy, minimise the proxy, which curves as
-  the target does if it is any good. A proxy without a minimum away from w0, such as one without
-  labels, leaves them such a quadratic, and so does one that is many times steeper than the target
-  can be.
+- With the proxy, ProxyBFGS minimises a quadratic with the target's gradient at that point and the
+  Hessian :math:`M^{1/2}e^{\tau G}M^{1/2}`, G a random symmetric matrix, τ as large as makes the
+  misfit of random directions that of the steps. In many dimensions all of it happens in a Krylov
+  space of P.
+- Without a proxy it minimises the proxy, which curves as the target does if it is any good. A proxy
+  without a minimum away from w0, such as one without labels, leaves it such a quadratic, and so
+  does one that is many times steeper than the target can be.
 
 ProxyBFGS drops a useless metric: it takes no more rounds than those without a proxy and the audit's
 own together, and just as many if the proxy is that steep or its metric is no better than the
 identity.
 
-The verdict compares the counts and nothing else: the proxy is to be used if ProxyBFGS takes no more
-rounds with it than either rival. All are rough: ``docs/is_my_proxy_any_good.md`` has the figures.
+The verdict compares the two counts and nothing else. Both are rough: ``docs/results/audit`` has the
+figures.
 """
 
 from __future__ import annotations
@@ -39,15 +40,10 @@ import scipy  # not scipy.optimize, which is slow: SciPy imports it when it is u
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import message
-from proxyprox.advice.audit_policy import AuditPolicy, RoundPolicy
-from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product
-from proxyprox.diagnostics.report import (
-    Matrix,
-    RoundAudit,
-    Verdict,
-    decide,
-)
-from proxyprox.diagnostics.sampling import stack_rows
+from proxyprox.advice.defaults import POLICY as DEFAULTS
+from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product, stack_rows
+from proxyprox.diagnostics.rehearsal import POLICY, Matrix
+from proxyprox.diagnostics.report import RoundAudit, Verdict, decide
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair
@@ -63,16 +59,15 @@ from proxyprox.run import Run
 def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: int) -> RoundAudit:
     """Audit a proxy of an exact target with at most three rounds, none if δ = 0 is known."""
     begun = time.perf_counter()
-    shared: dict[str, Any] = {"problem": problem, "w0": w0}
-    shared["epsilon_source"] = "estimated" if epsilon is None else "given"
     if problem.same_curvature:
-        delta, H = Interval(0.0, 0.0, 0.0), Interval(math.nan, 0.0, math.inf)
-        one, epsilon = Verdict.ONE_ROUND, epsilon or math.nan
-        shared |= {"delta": delta, "H": H, "ledger": Ledger(), "epsilon": epsilon}
-        return RoundAudit(verdict=one, leaning=one, **shared)
+        none, H = Interval(0.0, 0.0, 0.0), Interval(math.nan, 0.0, math.inf)
+        return RoundAudit(
+            verdict=Verdict.ONE_ROUND, leaning=Verdict.ONE_ROUND, problem=problem, w0=w0,
+            delta=none, H=H, ledger=Ledger(), epsilon=epsilon or math.nan,
+        )  # fmt: skip
     if budget < 2:
         raise ValueError(message("budget", budget, "2 or more, of exact gradients"))
-    seen, ledger = first_rounds(problem, w0, min(RoundPolicy.rounds, budget))
+    seen, ledger = first_rounds(problem, w0, min(POLICY.rounds, budget))
     proxy = MeteredProxy(problem.proxy, ledger)
     delta, H = (Interval(size, size, math.inf) for size in sizes_along(proxy, seen))
     model = StandIn.of(proxy, seen)
@@ -81,11 +76,13 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     if epsilon is None:
         values = [each.value for each in seen if math.isfinite(each.value)] or [0.0]
         excess = max(gap, max(values) - min(values), model.excess, 1e-300)
-        epsilon = RoundPolicy.accuracy * excess
-    # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way.
-    least = least if gap > model.excess else None
-    shared |= {"delta": delta, "H": H, "ledger": ledger, "epsilon": epsilon, "model": model}
-    found = RoundAudit(verdict=Verdict.USE, leaning=Verdict.USE, least=least, **shared)
+        epsilon = POLICY.rounds_accuracy * excess
+    found = RoundAudit(
+        verdict=Verdict.USE, leaning=Verdict.USE, problem=problem, w0=w0, delta=delta, H=H,
+        ledger=ledger, epsilon=epsilon, model=model,
+        # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way.
+        least=least if gap > model.excess else None,
+    )  # fmt: skip
     found = rehearse_rounds(found, epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found
@@ -96,26 +93,28 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
     model, least, w0, problem = found.model, found.least, found.w0, found.problem
     most = getattr(problem.objective, "smoothness", math.inf)
     # Along the steps a proxy can seem right and be far too steep elsewhere.
-    unlike, taken = model.steepest > AuditPolicy.other_units * most, found.ledger.target_gradients
+    unlike, taken = model.steepest > POLICY.other_units * most, found.ledger.target_gradients
     if least is not None and not unlike:
-        rivals = rival_rounds(problem.proxy, w0, least, epsilon / model.scale, problem.penalty)
+        goal = float(problem.proxy.value(least)) + epsilon / model.scale
+        without = count_rounds(problem.proxy, Zero(), w0, goal, problem.penalty)
     else:
         loss = model.draw(np.random.default_rng(0))
-        rivals = rival_rounds(loss, model.project(w0), loss.minimiser(), epsilon)
+        goal = loss.value(loss.minimiser()) + epsilon
+        without = count_rounds(loss, Zero(), model.project(w0), goal)
     # Useless curvature is dropped, and all of the target's has to be learnt from there.
-    own = dropped = taken + rivals[0]
-    if not unlike and model.gain >= RoundPolicy.margin:
-        own = min(taken - 1 + model.rounds(epsilon), dropped)
+    own = taken + without
+    if not unlike and model.gain >= POLICY.little:
+        own = min(taken - 1 + model.rounds(epsilon), own)
     flat = not model.misfits and model.excess > epsilon
-    leaning = Verdict.DO_NOT_USE if flat else decide(min(rivals), own)
+    leaning = Verdict.DO_NOT_USE if flat else decide(without, own)
     notes = {
-        "All were rehearsed on models made of the proxy: most counts are right within a factor of "
-        "2, a few are off by more than 3. Those without a proxy are as good as the proxy.": True,
+        "Both were rehearsed on models made of the proxy: most counts are right within a factor of "
+        "2, a few are off by more than 3. That without a proxy is as good as the proxy.": True,
         f"δ exceeds H: at the scale that suits the steps the proxy curves by {model.steepest:.3g}, "
         f"the target by {most:.3g} at most. Other units or other columns than the target's are the "
         "likely cause.": unlike,
-        "The proxy has no minimum away from w0 or not the target's curvature: the methods without "
-        "it were rehearsed on a quadratic, which can be off by a factor of 5.": least is None
+        "The proxy has no minimum away from w0 or not the target's curvature: the method without "
+        "it was rehearsed on a quadratic, which can be off by a factor of 5.": least is None
         or unlike,
         f"The rehearsal was made in {len(model.P)} of {len(model.centre):,} dimensions: rougher.": (
             model.basis is not None
@@ -134,8 +133,7 @@ def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
         reasons=() if flat else tuple(note for note, holds in notes.items() if holds),
         epsilon=epsilon,
         rounds=own,
-        rounds_without=rivals[0],
-        rounds_lbfgs=rivals[1],
+        rounds_without=without,
     )
 
 
@@ -216,9 +214,9 @@ class StandIn:
         points = stack_rows(each.w for each in finite)
         steps, changes = (np.diff(rows, axis=0) for rows in (points, [s.gradient for s in finite]))
         basis, product = None, proxy_product(proxy, best.w)
-        if points.shape[1] > RoundPolicy.dimensions:
-            space = lanczos(product, from_numpy(best.gradient, like=best.w), RoundPolicy.dimensions)
-            basis = np.linalg.qr(np.vstack([steps, changes, stack_rows(space.basis)]).T)[0]
+        if points.shape[1] > POLICY.dimensions:
+            space = lanczos(product, from_numpy(best.gradient, like=best.w), POLICY.dimensions)
+            basis = np.linalg.qr(np.vstack([steps, changes, space.basis]).T)[0]
         P = proxy_hessian(proxy, best.w, basis)
         if not (np.isfinite(P).all() and P.any()):
             P = np.eye(len(P))
@@ -268,7 +266,7 @@ class StandIn:
         """Return the rounds of ProxyBFGS from the centre on such a quadratic."""
         loss = self.draw(np.random.default_rng(0))
         goal = loss.value(loss.minimiser()) + epsilon
-        return count_bfgs(loss, Quadratic(self.P), np.zeros(len(self.P)), goal)
+        return count_rounds(loss, Quadratic(self.P), np.zeros(len(self.P)), goal)
 
     def project(self, w: Vector) -> Matrix:
         """Return a point in the coordinates of the model."""
@@ -294,15 +292,7 @@ def fit_metric(P: Matrix, pairs: list[Pair]) -> tuple[float, Matrix, list[float]
     return own, (vectors * (scale * lengths[best])) @ vectors.T, misfits[:, best].tolist()
 
 
-def rival_rounds(
-    loss: Any, w0: Vector, least: Vector, epsilon: float, box: Any = None
-) -> tuple[float, float]:
-    """Return the rounds of ProxyBFGS without a proxy, and of L-BFGS, from w0 to ε."""
-    goal = float(loss.value(least)) + epsilon
-    return count_bfgs(loss, Zero(), w0, goal, box), count_lbfgs(loss, w0, goal, box)
-
-
-def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None) -> float:
+def count_rounds(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None) -> float:
     """Return the rounds of ProxyBFGS from w0 until a loss is down to a goal."""
     reached: list[bool] = []
 
@@ -312,31 +302,5 @@ def count_bfgs(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None) 
 
     problem = Problem(FunctionObjective(loss.gradient, value=loss.value), proxy, box)
     method = ProxyBFGS(start_at_proxy=False)
-    minimize(problem, w0, method=method, steps=RoundPolicy.most, callback=watch)
+    minimize(problem, w0, method=method, steps=DEFAULTS.most_steps, callback=watch)
     return float(len(reached)) if reached[-1] else math.inf
-
-
-def count_lbfgs(loss: Any, w0: Vector, goal: float, box: Any = None) -> float:
-    """Return the gradients of SciPy's L-BFGS from w0 until a loss is down to a goal."""
-    values: list[float] = []
-
-    def both(x: Matrix) -> tuple[float, Matrix]:
-        w = from_numpy(x, like=w0)
-        values.append(float(loss.value(w)))
-        # L-BFGS-B counts a value with its gradient, as rounds do; the goal ends it by an error.
-        if values[-1] <= goal:
-            raise StopIteration
-        return values[-1], to_numpy(loss.gradient(w)).astype(np.float64)
-
-    most = RoundPolicy.most
-    options = {"maxcor": 10, "maxfun": most, "maxiter": most, "ftol": 0.0, "gtol": 0.0}
-    try:
-        start = to_numpy(w0).astype(np.float64)
-        limits = None if box is None else [to_numpy(limit) for limit in box.limits(w0)]
-        bounds = None if limits is None else scipy.optimize.Bounds(*limits)
-        scipy.optimize.minimize(
-            both, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-        )
-    except StopIteration:
-        return float(len(values))
-    return math.inf

@@ -37,7 +37,6 @@ SAMPLED = {
 EXACT = {
     "ProxyBFGS with this proxy": "rounds",
     "ProxyBFGS without a proxy": "rounds_without",
-    "L-BFGS": "rounds_lbfgs",
 }
 
 
@@ -56,9 +55,9 @@ def audit(
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
     Without --epsilon a hundredth of the start's suboptimality is wanted. With batch_size = "all"
-    every gradient is exact: three are used, and rounds of ProxyBFGS are compared with those of
-    L-BFGS, to a millionth. Without --output the folder is runs/ and the name of the configuration,
-    with "-audit" behind.
+    every gradient is exact: three are used, and rounds of ProxyBFGS with and without the proxy are
+    compared, to a millionth. Without --output the folder is runs/ and the name of the
+    configuration, with "-audit" behind.
 
     Examples
     --------
@@ -130,8 +129,7 @@ def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
     """Return an audit, and the plan made of it, as JSON values; what one lacks is left out."""
     names = (
         "verdict", "leaning", "sentence", "doubts", "reasons", "confidence", "epsilon",
-        "epsilon_source", "rounds", "rounds_without", "rounds_lbfgs", "delta", "H", "mu", "sigma2",
-        "misfits",
+        "rounds", "rounds_without", "delta", "H", "mu", "sigma2", "misfits",
     )  # fmt: skip
     found = {name: plain(getattr(audit, name)) for name in names if hasattr(audit, name)}
     if hasattr(audit, "prediction"):
