@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from proxyprox.intervals import Interval
 
 import proxyprox as pp
 from proxyprox.diagnostics.audit import line_search
@@ -21,7 +20,7 @@ from proxyprox.diagnostics.curvature import (
     spectrum_of_matrix,
     strong_convexity,
 )
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 
 
 def symmetric(rng, size):

@@ -50,7 +50,6 @@ from proxyprox.diagnostics.report import (
 )
 from proxyprox.diagnostics.rounds import audit_rounds, rehearse_rounds
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.intervals import Interval
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.minimization import minimize
 from proxyprox.oracle import MeteredProxy, Query, charge, price
@@ -64,7 +63,7 @@ from proxyprox.problems.problem import (
     require_problem,
     starting_point,
 )
-from proxyprox.result import Budget, Ledger, as_budget
+from proxyprox.result import Budget, Interval, Ledger, as_budget
 from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 

@@ -30,10 +30,9 @@ from proxyprox._util.validation import has
 from proxyprox.diagnostics.rehearsal import POLICY, Matrix, QuadraticModel
 from proxyprox.diagnostics.report import Bill
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.intervals import Interval
 from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
 from proxyprox.problems.problem import facts_of
-from proxyprox.result import Ledger
+from proxyprox.result import Interval, Ledger
 
 Product = Callable[[Vector], Vector]
 

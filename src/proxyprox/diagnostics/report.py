@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import count_words
 from proxyprox.diagnostics.rehearsal import POLICY, Matrix, Rehearsal
-from proxyprox.intervals import Interval
 from proxyprox.problems import Problem, ScaledProxy, Zero
-from proxyprox.result import Budget, Ledger
+from proxyprox.result import Budget, Interval, Ledger
 
 __all__ = [
     "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Report", "RoundAudit",
