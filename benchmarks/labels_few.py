@@ -232,10 +232,13 @@ def main() -> None:
     parser.add_argument("--labels", type=int, nargs="*", default=LABELS)
     parser.add_argument("--teachers", nargs="*", default=list(TEACHERS), choices=list(TEACHERS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--tables", nargs="*")
     given = parser.parse_args()
     record: dict[str, Any] = {"draws": given.draws, "tables": {}}
     found: dict[str, list[float]] = {}
     for name, read in (TUNING if given.tuning else TABLES).items():
+        if given.tables and name not in given.tables:
+            continue
         table = read()
         for labels in given.labels:
             begun = time.process_time()

@@ -20,8 +20,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from proxyprox._util.journal import Journal
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyLogisticRegression, ProxyRidge
-from proxyprox.sklearn.labelling import Journal
 
 pytestmark = pytest.mark.filterwarnings("ignore:The least populated class")
 QUICK = ProxyLogisticRegression(cv=2)
@@ -189,9 +189,8 @@ def test_what_is_refused(pool):
         with pytest.raises(TypeError, match="estimator"):
             LabelBudget(estimator, X, budget=9)
     for criterion in ("uncertainty", "margin"):
-        options = {"budget": 30, "batch_size": 10, "criterion": criterion}
         with pytest.raises(TypeError, match="criterion"):
-            LabelBudget(ProxyRidge(cv=2), X, **options).run(lambda rows: X[rows, 0])
+            LabelBudget(ProxyRidge(cv=2), X, budget=30, criterion=criterion)
 
 
 def test_marks_and_blanks_are_no_answers(pool):
@@ -374,9 +373,6 @@ def test_files_of_something_else_are_refused(pool, tmp_path):
         for other, word in ((X[100:200], "data: there"), (X, "rows: there 100, now 300")):
             with pytest.raises(JournalError, match=word):
                 budget_of(form(other), file)
-    file.write_bytes(b'{"about": {}}\n')
-    with pytest.raises(JournalError, match=r"version 0\.1"):
-        budget_of(X, file)
     for content in (b"what is this\n", b"notes without an end", b'{"a": 1}\n', b"SQLite"):
         file.write_bytes(content)
         with pytest.raises(JournalError, match="cannot be used"):
@@ -515,11 +511,10 @@ def test_entries_that_this_package_never_writes_are_refused(pool, path):
     with budget_of(X, path, about=about) as budget:
         budget.tell(int(budget.ask()[0]), "yes")
     before = path.read_bytes()
-    settings = {"rows": 300, "criterion": "uniform", "seed": 0, "floor": 0.25, **about}
     for entry in STRANGE:
-        journal = Journal(path, settings)
-        journal.append([entry])
-        journal.close()
+        journal = Journal(path, "journal of labels", JournalError, lambda event: None)
+        with journal.transaction() as append:
+            append("entry", content=entry)
         for _ in range(2):  # the first refusal has let go of the file
             with pytest.raises(JournalError, match=r"labels\.sqlite.*(cannot be used|damaged)"):
                 budget_of(X, path, about=about)

@@ -383,7 +383,7 @@ class Fit:
 # -- one strength for many labels --------------------------------------------------------------
 
 
-def best_strength(loss: GLM, strengths: Sequence[float], folds: Folds) -> tuple[Array, Trial]:
+def best_strength(loss: GLM, strengths: Array, folds: Folds) -> tuple[Array, Trial]:
     """Return the minimiser for the strength of least held-out loss, and what the folds showed.
 
     All folds share each pass over the rows, which also shows the held-out losses; their Newton

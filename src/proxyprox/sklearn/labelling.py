@@ -109,16 +109,12 @@ def fit_to_labels(
 
 def uncertainty(estimator: Any, X: Any) -> Array:
     """Return the standard deviation of each row's label under the fitted classifier."""
-    if not hasattr(estimator, "predict_proba"):
-        raise TypeError(message("criterion", "uncertainty", '"uniform" for a regressor'))
     p = estimator.predict_proba(X)
     return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
 
 
 def margin(estimator: Any, X: Any) -> Array:
     """Return one minus the gap between the two likeliest classes of each row."""
-    if not hasattr(estimator, "predict_proba"):
-        raise TypeError(message("criterion", "margin", '"uniform" for a regressor'))
     p = np.sort(estimator.predict_proba(X), axis=1)
     return 1 - (p[:, -1] - p[:, -2])
 
@@ -130,8 +126,10 @@ CRITERIA: dict[str, Criterion | None] = {
 }
 
 
-def criterion_of(given: Any) -> Criterion | None:
+def criterion_of(given: Any, estimator: Any) -> Criterion | None:
     """Return the criterion of a name, or a user's own function."""
+    if given in ("margin", "uncertainty") and not is_classifier(estimator):
+        raise TypeError(message("criterion", given, '"uniform" or a function, for a regressor'))
     if not isinstance(given, str) and callable(given):
         check.require_takes("criterion", given, ("estimator", "X"))
         return given  # type: ignore[no-any-return]
@@ -142,92 +140,16 @@ def criterion_of(given: Any) -> Criterion | None:
 
 
 class JournalError(ValueError):
-    """A journal is closed, belongs to other data or settings, or holds what cannot be used."""
+    """A journal is closed, belongs to other data or settings, or holds what cannot be used.
 
-
-class Journal:
-    """Entries in a durable journal that one process holds at a time.
-
-    An entry is {"draw": rows, "weights": weights}, {"row": row, "label": label}, the same with
-    "given" for a label that was not asked for, {"undo": row} or {"comment": text, "of": row}. What
-    was added is on disk when the call returns, and a kill at any moment loses none of it.
-    Inside one process a newer journal for the same file takes over from the older one.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    settings : mapping
-        What must agree for the entries to be usable, as JSON values.
-
-    Attributes
-    ----------
-    entries : list of dict
-        What the file holds at the beginning, without the settings.
+    A journal's entries are {"draw": rows, "weights": weights}, {"row": row, "label": label}, the
+    same with "given" for a label that was not asked for, {"undo": row} or {"comment": text, "of":
+    row}. What was added is on disk when the call returns, and a kill loses none of it.
     """
 
-    def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
-        if path.is_file() and path.read_bytes().startswith(b'{"about"'):
-            text = f"{path} is a journal of version 0.1, which this version cannot read: label"
-            raise JournalError(f"{text} again into another file, or export its labels with 0.1.")
-        self.path, self._place = path, Path(os.path.realpath(path))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        key = os.getpid(), self._place
-        if key in _OPEN:
-            _OPEN[key].close()
-        with ExitStack() as opened:
-            try:
-                opened.enter_context(locked(path))
-            except LockedError as error:
-                raise JournalError(f"The journal of labels {error}") from error
-            self.entries, self._settings = list[Entry](), dict[str, Any]()
-            self._log = durable.Journal(path, "journal of labels", JournalError, self._replay)
-            self._check(json.loads(json.dumps(settings)))
-            self._held = opened.pop_all()
-        _OPEN[key] = self
-        atexit.register(self.close)
 
-    def _replay(self, event: durable.Event) -> None:
-        if event.kind == "settings":
-            self.entries, self._settings = [], dict(event.content)
-        elif event.kind == "entry":
-            self.entries.append(event.content)
-        else:
-            raise ValueError(event.kind)
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Add entries, all or none of them; when this returns, they are on disk."""
-        if _OPEN.get((os.getpid(), self._place)) is not self:
-            raise JournalError(f"{self.path} is closed, or a newer LabelBudget has it: use that.")
-        with self._log.transaction() as append:
-            for entry in entries:
-                append("entry", content=entry)
-
-    def close(self) -> None:
-        """Let another process have the file."""
-        if _OPEN.get((os.getpid(), self._place)) is self:
-            del _OPEN[os.getpid(), self._place]
-            self._held.close()
-
-    def _check(self, settings: Entry) -> None:
-        """Refuse answers of other settings; without answers the settings may change."""
-        there = self._settings
-        differences = [
-            f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
-            for name in there | settings
-            if there.get(name) != settings.get(name)
-        ]
-        paid = any(not isinstance(entry, dict) or "draw" not in entry for entry in self.entries)
-        if differences and paid:
-            text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
-            raise JournalError(f"{text}: choose another file, or repeat its settings.")
-        if differences:
-            with self._log.transaction() as append:
-                append("settings", content=settings)
-
-
-# The journals that a process holds: a forked one holds none.
-_OPEN: dict[tuple[int, Path], Journal] = {}
+# The budgets that hold a file in this process: a forked one holds none.
+_OPEN: dict[tuple[int, Path], LabelBudget] = {}
 
 
 # -- answers ------------------------------------------------------------------------------------
@@ -354,7 +276,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._wanted = check.whole("budget", budget)
         self.budget = min(self._wanted, self.rows)
         self.batch_size = check.whole("batch_size", batch_size)
-        self.criterion = criterion_of(criterion)
+        self.criterion = criterion_of(criterion, estimator)
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         self.ahead = check.whole("ahead", ahead)
@@ -374,28 +296,20 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._fitted: Any = None
         self._seed = check.whole("rng", rng, 0)
         self._classes = about.get("classes")
-        self._journal: Journal | None = None
-        if path is not None:
-            kind = getattr(
-                criterion, "__name__", criterion if isinstance(criterion, str) else "own"
-            )
-            settings = {"rows": self.rows, "criterion": kind, "seed": self._seed}
-            settings |= {"floor": self.floor, **about}
+        self.path = None if path is None else check.file_path("path", path)
+        if self.path is not None:
+            kind = criterion if isinstance(criterion, str) else "own"
+            settings = {"rows": self.rows, "criterion": getattr(criterion, "__name__", kind)}
+            settings |= {"seed": self._seed, "floor": self.floor, **about}
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
-            self._journal = Journal(check.file_path("path", path), settings)
-            for entry in self._journal.entries:
-                if not self._is_valid(entry):
-                    text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
-                    self._journal.close()
-                    raise JournalError(f"{text}: restore a copy, or choose another file.")
-                self._count(entry)
-        self.path = None if self._journal is None else self._journal.path
+            self._open_file(self.path, json.loads(json.dumps(settings)))
 
     def close(self) -> None:
         """Let another process have the file of answers; this object buys no more of them."""
-        if self._journal is not None:
-            self._journal.close()
+        if self.path is not None and _OPEN.get(self._place()) is self:
+            del _OPEN[self._place()]
+            self._held.close()
 
     def __exit__(self, *error: object) -> None:
         """Close the file of answers."""
@@ -547,6 +461,55 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             return float("inf")
         return float(model.excess_ * more / (model.n_labels_ + more))
 
+    # -- the file -----------------------------------------------------------------------------
+
+    def _place(self) -> tuple[int, Path]:
+        return os.getpid(), Path(os.path.realpath(str(self.path)))
+
+    def _open_file(self, path: Path, settings: Entry) -> None:
+        """Take the file, from an older budget of this process too, and count its entries."""
+        there, entries = dict[str, Any](), list[Entry]()
+
+        def replay(event: durable.Event) -> None:
+            if event.kind == "settings":
+                there.clear()
+                there.update(event.content)
+                entries.clear()
+            elif not ready:
+                entries.append(event.content)
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self._place() in _OPEN:
+            _OPEN[self._place()].close()
+        ready = False
+        with ExitStack() as opened:
+            try:
+                opened.enter_context(locked(path))
+            except LockedError as error:
+                raise JournalError(f"The journal of labels {error}") from error
+            self._log = durable.Journal(path, "journal of labels", JournalError, replay)
+            differences = [
+                f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
+                for name in there | settings
+                if there.get(name) != settings.get(name)
+            ]
+            # Without answers the settings may change.
+            if differences and not all(isinstance(e, dict) and "draw" in e for e in entries):
+                text = f"{path} holds labels for something else ({'; '.join(differences)})"
+                raise JournalError(f"{text}: choose another file, or repeat its settings.")
+            if differences:
+                with self._log.transaction() as append:
+                    append("settings", content=settings)
+            ready = True
+            for entry in entries:
+                if not self._is_valid(entry):
+                    text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
+                    raise JournalError(f"{text}: restore a copy, or choose another file.")
+                self._count(entry)
+            self._held = opened.pop_all()
+        _OPEN[self._place()] = self
+        atexit.register(self.close)
+
     # -- internals --------------------------------------------------------------------------
 
     def _pairs(self, rows: Any, labels: Any, known: Any, allowed: str) -> list[tuple[int, Any]]:
@@ -597,8 +560,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries on disk, then count them."""
-        if self._journal is not None:
-            self._journal.append(entries)
+        if self.path is not None:
+            if _OPEN.get(self._place()) is not self:
+                text = f"{self.path} is closed, or a newer LabelBudget has it: use that."
+                raise JournalError(text)
+            with self._log.transaction() as append:
+                for entry in entries:
+                    append("entry", content=entry)
         for entry in entries:
             self._count(entry)
 
