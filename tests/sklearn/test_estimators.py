@@ -215,10 +215,9 @@ def test_names_of_columns(binary, kind):
     assert model.feature_names_in_.tolist() == list("abcdef")
     with pytest.raises(ValueError, match="feature names"):
         model.predict(strange)
-    for method in (model.partial_fit, model.fit):
-        for other in (turned, strange):
-            with pytest.raises(ValueError, match=r"X_proxy must be "):
-                method(frame[:90], y[:90], X_proxy=other[90:])
+    for other in (turned, strange):
+        with pytest.raises(ValueError, match=r"X_proxy must be "):
+            model.fit(frame[:90], y[:90], X_proxy=other[90:])
     # Names on one side only say nothing.
     model.fit(frame[:90], y[:90], X_proxy=X[90:])
     model.fit(X[:90], y[:90], X_proxy=turned[90:])
@@ -227,55 +226,16 @@ def test_names_of_columns(binary, kind):
 def test_skops_round_trip(binary, tmp_path):
     io, path = importlib.import_module("skops.io"), tmp_path / "model.skops"
     X, y, _ = binary
-    model = ProxyLogisticRegression(**QUICK).partial_fit(X[:80], y[:80], X_proxy=X[80:])
+    model = ProxyLogisticRegression(**QUICK).fit(X[:80], y[:80], X_proxy=X[80:])
     io.dump(model, path)
     trusted = io.get_untrusted_types(file=path)
     assert trusted == ["proxyprox.sklearn.estimators.ProxyLogisticRegression"]
     again = io.load(path, trusted=trusted)
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
-    again.partial_fit(X[80:100], y[80:100])
+    np.testing.assert_array_equal(again.coef_std_, model.coef_std_)
 
 
-# -- rows that come one after the other ---------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge, ProxyGammaRegressor])
-def test_partial_fit_is_a_fit_of_all_rows(binary, kind):
-    X, y, _ = binary
-    y, model = y + 1, kind(cv=2)
-    given = scipy.sparse.csr_array(X) if kind is ProxyRidge else X
-    whole = clone(model).fit(X[:70], y[:70], X_proxy=X[100:]).coef_
-    model.fit(given[:40], y[:40], X_proxy=given[100:400])
-    model.partial_fit(given[40:50], y[40:50], X_proxy=given[400:]).partial_fit(
-        given[50:70], y[50:70]
-    )
-    assert model.n_labels_ == 70
-    np.testing.assert_allclose(model.coef_, whole, rtol=1e-6, atol=1e-9)
-    with pytest.raises(ValueError, match="features"):
-        model.partial_fit(X[70:80, :3], y[70:80])
-    with pytest.raises(ValueError, match="fit_intercept"):
-        model.set_params(fit_intercept=False).partial_fit(X[70:80], y[70:80])
-    assert model.n_labels_ == 70
-
-
-def test_partial_fit_takes_few_classes_and_rows_without_a_label(binary):
-    X, y, _ = binary
-    model = ProxyLogisticRegression()
-    first = np.where(np.arange(50) < 2, np.arange(50), -1)
-    model.partial_fit(X[:50], first, classes=[0, 1]).partial_fit(X[50:100], y[50:100])
-    assert model.n_labels_ == 52
-    with pytest.raises(ValueError, match="one of the classes"):
-        model.partial_fit(X[:2], np.array([5, 7]))
-    model.fit(X[:40].astype(np.float32), y[:40])
-    rows = np.flatnonzero(y == 1)[-10:]
-    model.partial_fit(X[rows], np.where(np.arange(10) < 5, 1, -1))
-    assert model.n_labels_ == 45
-    model.fit(X[:60], y[:60] + 5)
-    assert model.partial_fit(X[60:70], y[60:70] + 5).classes_.tolist() == [5, 6]
-    model.fit(X[:60], y[:60]).partial_fit(X[60:], np.full(len(X) - 60, -1))
-    assert model.n_labels_ == 60
-    whole = clone(model).fit(X[:60], y[:60], X_proxy=X[60:])
-    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9)
+# -- weights of classes ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("given", ["balanced", {0: 1.0, 1: 5.0}])

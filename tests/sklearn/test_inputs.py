@@ -86,7 +86,6 @@ def test_rows_labels_and_weights(estimator):
     numbers = [] if hasattr(estimator, "unlabelled") else BAD_NUMBERS
     for given in (*BAD_Y, *numbers):
         refused("y", lambda g=given: clone(estimator).fit(X, g))
-        refused("y", lambda g=given: clone(estimator).partial_fit(X, g))
         refused("y_proxy", lambda g=given: clone(estimator).fit(X, Y, y_proxy=g, **proxy))
     gaps = pd.array([True, None] * 12, dtype="boolean")
     refused("y_proxy", lambda: clone(estimator).fit(X, Y, y_proxy=gaps, **proxy))
@@ -284,33 +283,21 @@ def test_missing_numbers_name_their_mark(marked):
         ProxyLogisticRegression().fit(rows, np.full(len(y), None))
 
 
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_marks_that_may_be_classes(marked, three, method):
+def test_marks_that_may_be_classes(marked, three):
     rows, y = marked
     for kind in (str, object):
         names = np.array(["no", "yes", ""]).astype(kind)[y]
         with pytest.warns(ProxyWarning, match="610 rows, which is taken for a class"):
-            model = getattr(ProxyLogisticRegression(), method)(rows, names)
+            model = ProxyLogisticRegression(**QUICK).fit(rows, names)
         assert len(model.classes_) == 3
-    assert len(ProxyLogisticRegression(unlabelled=None).fit(rows, names).classes_) == 3
+    assert len(ProxyLogisticRegression(unlabelled=None, **QUICK).fit(rows, names).classes_) == 3
     signs, rows = np.arange(90) % 3 - 1, three[0][:90]
-    for labels, proxy in itertools.product(
-        (signs.astype(float), signs.tolist(), signs.astype(object), 2 * signs + 1, signs % 4 - 1),
-        ({}, {"X_proxy": three[0][90:]}),
-    ):
-        calls = {
-            mark: getattr(ProxyLogisticRegression(unlabelled=mark), method)
-            for mark in ("auto", None, -1)
-        }
+    for labels in (signs.astype(float), signs.tolist(), 2 * signs + 1, signs % 4 - 1):
         with pytest.raises(ValueError, match=r"unlabelled must be -1 or None.*unlabelled=None"):
-            calls["auto"](rows, labels, **proxy)
-        assert -1 in calls[None](rows, labels, **proxy).classes_
-        assert -1 not in calls[-1](rows, labels, **proxy).classes_
-    for mark in ("auto", -1):
-        with pytest.raises(ValueError, match=r"classes must be without -1.*unlabelled=None"):
-            ProxyLogisticRegression(unlabelled=mark).partial_fit(rows, signs, classes=[-1, 0, 1])
-    model = ProxyLogisticRegression(unlabelled=None, **QUICK)
-    assert len(model.partial_fit(rows, signs, classes=[-1, 0, 1]).classes_) == 3
+            ProxyLogisticRegression(**QUICK).fit(rows, labels)
+        for mark, kept in ((None, True), (-1, False)):
+            model = ProxyLogisticRegression(unlabelled=mark, **QUICK).fit(rows, labels)
+            assert (-1 in model.classes_) == kept
 
 
 def test_minus_one_is_warned_of_only_if_it_may_be_a_class(marked, three):

@@ -70,40 +70,34 @@ class ProxyGLM(LinearModel, ABC):
         """
         if hasattr(X, "__dask_graph__"):
             return self._fit_collections(X, y, sample_weight, X_proxy, y_proxy)
-        data = self._check(X, y, reset=True)
-        # Nothing of an earlier fit is resumed, not even if this one fails.
-        self._rows: Any = None
-        self._others: Any = None
-        self._set_classes(*data[1:])
-        return self._learn(data, sample_weight, X_proxy, y_proxy)
+        X, y, labelled = self._check(X, y)
+        self._set_classes(y, labelled)
+        return self._learn((X, y, labelled), sample_weight, X_proxy, y_proxy)
 
-    def _learn(self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
-        """Add rows to those kept, and fit them all."""
+    def _learn(
+        self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, others: Any = None
+    ) -> Self:
+        """Fit checked rows, given the moment of further ones if there are such."""
         settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
-        rows, others = getattr(self, "_rows", None), getattr(self, "_others", None)
         intercept = settings.fit_intercept
         X_proxy, y_proxy, sizes = inputs.join_tables(self, X_proxy, y_proxy)
-        if X_proxy is not None and rows is None:
+        if X_proxy is not None:
             for part in np.split(np.arange(X_proxy.shape[0]), np.cumsum(sizes)[:-1].astype(int)):
                 inputs.warn_if_suspicious(X, X_proxy[part] if sizes else X_proxy)
-        if others is not None and len(others[0]) != X.shape[1] + intercept:
-            raise ValueError(message("fit_intercept", intercept, "as in the last fit"))
-        rows = inputs.append_rows(rows, X, y, weights, labelled)
-        weighed = rows and rows.weigh_classes(getattr(self, "class_weight", None), family)
+        plain = inputs.labelled_rows(X, y, weights, labelled)
+        rows = plain.weigh_classes(getattr(self, "class_weight", None), family)
         worth, known, judged = None, None, settings.power is None
         if sizes and y_proxy is not None:
             tables = X_proxy, y_proxy, sizes
-            worth = inference.worth_of(family, weighed, tables, intercept, judged=judged)
+            worth = inference.worth_of(family, rows, tables, intercept, judged=judged)
             used = worth.weights > 0
             known = worth.weights[used]
             X_proxy, y_proxy = (X_proxy[used], y_proxy[used]) if used.any() else (None, None)
         moment = inference.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
         # As plain tuples, which every way of storing an estimator can store.
-        self._rows = None if rows is None else (rows.X, rows.y, rows.weights)
+        self._rows = plain.X, plain.y, plain.weights
         self._others = None if moment is None else tuple(moment)
-        if rows is None:
-            return self
-        rows, teacher, made = weighed, None, worth.made if worth else []
+        teacher, made = None, worth.made if worth else []
         if y_proxy is not None:
             parts = X, labelled, X_proxy, known
             teacher = inference.teacher_of(family, rows, parts, y_proxy, intercept)
@@ -188,20 +182,18 @@ class ProxyGLM(LinearModel, ABC):
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
         intercept = inputs.settings_of(self).fit_intercept
         rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
-        X_known, y_known, labelled = self._check(rows.X, rows.y, reset=True)
+        X_known, y_known, labelled = self._check(rows.X, rows.y)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         marks = np.full(rows.unlabelled, -1 if mark is None else mark)
         all_y = np.append(y_known, marks)
         self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
-        self._rows = None
-        self._others = None if rows.moment is None else tuple(rows.moment)
-        return self._learn((X_known, y_known, labelled), rows.weights, None, None)
+        return self._learn((X_known, y_known, labelled), rows.weights, None, None, rows.moment)
 
     # -- what differs between estimators ------------------------------------------------------
 
     @abstractmethod
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
         """Return validated inputs and labels, and which rows have a label."""
 
     def _set_classes(self, y: Array, labelled: Array) -> None:
@@ -285,24 +277,6 @@ class ProxyRegressor(LinearRegressor, ProxyGLM):
     A subclass names its ``family``: what a label is, and what a prediction of it costs.
     """
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None) -> Self:
-        """Add labelled rows (and inputs without labels) to those of the last fit.
-
-        The labelled rows of that fit, too, are kept, and of the others their second moment; its
-        teacher is not: pass all rows to ``fit`` with ``y_proxy`` for that.
-
-        Parameters
-        ----------
-        X, y, sample_weight, X_proxy
-            As in ``fit``.
-
-        Returns
-        -------
-        self
-        """
-        data = self._check(X, y, reset=not hasattr(self, "n_features_in_"))
-        return self._learn(data, sample_weight, X_proxy, None)
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
 
@@ -319,7 +293,7 @@ class ProxyRegressor(LinearRegressor, ProxyGLM):
             X, y, sample_weight = inputs.labelled_part(X, given, sample_weight, np.nan)
         return super().score(X, y, sample_weight)
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
         y, labelled = inputs.read_labels(y, np.nan)
         X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
         labelled = np.ones(len(y), dtype=bool) if labelled is None else labelled
@@ -407,44 +381,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     unlabelled: Any = "auto"
     class_weight: Any = None
 
-    def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, X_proxy: Any = None
-    ) -> Self:
-        """Add rows, labelled or not, to those seen so far, and fit them all.
-
-        The labelled rows are kept, those of ``fit`` too, and of the others their second moment. A
-        teacher is not: pass all rows to :meth:`fit` with ``y_proxy`` for that. What is kept is
-        saved with the estimator; an X that was labelled throughout is kept without a copy, so do
-        not change it in between.
-
-        Parameters
-        ----------
-        X, y, sample_weight, X_proxy
-            As in :meth:`fit`.
-        classes : array, optional
-            All classes; needed in the first call unless its labels, or a fit's, show them all.
-
-        Returns
-        -------
-        self
-        """
-        first = getattr(self, "_rows", None) is None and getattr(self, "_others", None) is None
-        X, y, labelled = self._check(X, y, reset=first)
-        if classes is None:
-            if first:
-                self._set_classes(y, labelled)
-        elif inputs.is_mark(-1, inputs.mark_of(self.unlabelled)) and -1 in list(classes):
-            allowed = "without -1, which marks unlabelled rows unless unlabelled=None"
-            raise ValueError(message("classes", list(classes), allowed))
-        elif not first and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(message("classes", list(classes), f"still {self.classes_.tolist()}"))
-        else:
-            self._store_classes(classes)
-        if labelled.any():
-            # What is no class of the first call must not be kept.
-            self.family.encode(y[labelled])
-        return self._learn((X, y, labelled), sample_weight, X_proxy, None)
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return the share of labelled rows whose class is right; rows without a label are skipped.
 
@@ -461,7 +397,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
 
     # -- internals --------------------------------------------------------------------------
 
-    def _check(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Array, Array]:
+    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
         y, labelled = inputs.read_labels(y, inputs.mark_of(self.unlabelled))
         X, y = inputs.validate(self, X, y, reset=reset)
         check_classification_targets(y)

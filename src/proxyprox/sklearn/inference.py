@@ -149,10 +149,9 @@ def pool(first: Moment, second: Moment | None) -> Moment:
 
 
 def unlabelled_moment(
-    known: Sequence[Any] | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
+    found: Moment | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
 ) -> Moment | None:
-    """Return the moment of all rows without a label, and known ones; None if there are none."""
-    found = None if known is None else Moment(*known)
+    """Return the moment of all rows without a label and of those found; None if there are none."""
     if unlabelled.any():
         # By weights: a copy of the unlabelled rows would double the memory.
         design = Design(X, intercept=intercept, checked=True)

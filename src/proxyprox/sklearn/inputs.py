@@ -341,24 +341,15 @@ def join_tables(estimator: Any, X_proxy: Any, y_proxy: Any) -> tuple[Any, Any, t
     return stack_rows(*tables), y_proxy, sizes
 
 
-def append_rows(known: Any, X: Any, y: Array, sample_weight: Any, labelled: Array) -> Any:
-    """Return the labelled rows whose weight is not zero, below known inputs, labels and weights.
-
-    None if there is no labelled row yet.
-    """
+def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labelled:
+    """Return the labelled rows whose weight is not zero."""
     weights = np.ones(len(y)) if sample_weight is None else check_weights(sample_weight, X)
     # A row of weight zero must not even reach a fold.
     keep = labelled & (weights > 0)
-    if labelled.any() and not keep.any():
+    if not keep.any():
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = X if keep.all() else X[keep]
-    if known is None:
-        own = Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
-        return own if keep.any() else None
-    y = np.concatenate([known[1], y[keep]])
-    weights = np.concatenate([known[2], weights[keep]])
-    every = np.ones(len(y), dtype=bool)
-    return Labelled(stack_rows(known[0], part), y, weights, y, every)
+    return Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
 
 
 def stack_rows(*blocks: Any) -> Any:
