@@ -128,12 +128,13 @@ CRITERIA: dict[str, Criterion | None] = {
 
 def criterion_of(given: Any, estimator: Any) -> Criterion | None:
     """Return the criterion of a name, or a user's own function."""
-    if given in ("margin", "uncertainty") and not is_classifier(estimator):
-        raise TypeError(message("criterion", given, '"uniform" or a function, for a regressor'))
     if not isinstance(given, str) and callable(given):
         check.require_takes("criterion", given, ("estimator", "X"))
         return given  # type: ignore[no-any-return]
-    return CRITERIA[check.one_of("criterion", given, CRITERIA)]
+    found = CRITERIA[check.one_of("criterion", given, CRITERIA)]
+    if found is not None and not is_classifier(estimator):
+        raise TypeError(message("criterion", given, '"uniform" or a function, for a regressor'))
+    return found
 
 
 # -- the journal --------------------------------------------------------------------------------
