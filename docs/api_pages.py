@@ -28,7 +28,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
                 "problems.huber problems.counts problems.Uncertainty FunctionObjective "
                 "FunctionProxy ValueObjective ValueProxy problems.regularized problems.Zero"
             ),
-            "Penalties": "L1 penalties.ElasticNet Box",
+            "Penalties": "L1 Box",
             "Errors": "OracleError inner.NonFiniteError CheckpointError",
         },
     ),

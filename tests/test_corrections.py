@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.corrections import EMA, Mean, Paired, Storm, tuned_power
+from proxyprox.corrections import EMA, Mean, Storm
 
 RNG = np.random.default_rng(0)
 DIFFERENCES = RNG.normal(size=(7, 3))
@@ -96,39 +96,3 @@ def test_an_estimate_of_another_shape_is_refused_and_a_wrong_signature_named():
         pp.minimize(problem, method=pp.ProxyProx(1.0, correction=Short()), steps=1)
     with pytest.raises(TypeError, match=r"correction.*estimate"):
         pp.ProxyProx(1.0, correction=Lacking())
-
-
-@pytest.mark.parametrize("power", [0.0, 0.3, 1.0])
-def test_unbiased_for_every_power(power):
-    rng = np.random.default_rng(0)
-    proxy = rng.normal(size=20_000)
-    target = 0.7 * proxy + rng.normal(size=20_000) + 3.0
-    batches = np.arange(20_000).reshape(-1, 20)
-    means = [Paired(power)(target[b].mean(), proxy[b].mean(), proxy.mean()) for b in batches]
-    assert np.mean(means) == pytest.approx(target.mean(), abs=1e-9)
-
-
-def test_tuned_power_has_the_least_variance():
-    rng = np.random.default_rng(1)
-    proxy = rng.normal(size=(50_000, 3))
-    target = 0.6 * proxy + rng.normal(size=(50_000, 3))
-    best = tuned_power(target, proxy)
-    assert best == pytest.approx(0.6, abs=0.02)
-
-    def spread(power):
-        return np.var(target - power * proxy, axis=0).sum()
-
-    assert spread(best) <= min(spread(best - 0.1), spread(best + 0.1))
-
-
-def test_few_proxy_rows_lower_the_power():
-    g = np.random.default_rng(2).normal(size=(500, 2))
-    assert tuned_power(g, g, ratio=1.0) == pytest.approx(0.5)
-
-
-def test_metric_decides_which_directions_count():
-    rng = np.random.default_rng(4)
-    proxy = rng.normal(size=(20_000, 2))
-    target = proxy * [1.0, 0.0] + rng.normal(size=(20_000, 2))
-    assert tuned_power(target, proxy, metric=np.diag([1.0, 0.0])) == pytest.approx(1.0, abs=0.03)
-    assert tuned_power(target, proxy, metric=np.diag([0.0, 1.0])) == pytest.approx(0.0, abs=0.03)

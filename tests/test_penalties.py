@@ -5,28 +5,18 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from proxyprox import L1, Box
-from proxyprox.penalties import ElasticNet
 
 numbers = st.floats(-20, 20)
 strengths = st.floats(0, 5)
 steps = st.floats(1e-3, 10)
-ratios = st.floats(0, 1)
 modest = settings(deadline=None, max_examples=60, derandomize=True)
 
 
-def scalar_penalty(u, alpha, ratio):
-    return alpha * (ratio * abs(u) + (1 - ratio) / 2 * u * u)
-
-
-def made(alpha, ratio):
-    return L1(alpha) if ratio == 1 else ElasticNet(alpha, l1_ratio=ratio)
-
-
-def brute_prox(v, step, alpha, ratio):
+def brute_prox(v, step, alpha):
     """The better of zero, where the kink is, and the minimum of each smooth branch."""
 
     def objective(u):
-        return scalar_penalty(u, alpha, ratio) + (u - v) ** 2 / (2 * step)
+        return alpha * abs(u) + (u - v) ** 2 / (2 * step)
 
     branches = [
         minimize_scalar(objective, bounds=side, method="bounded", options={"xatol": 1e-10}).x
@@ -36,31 +26,28 @@ def brute_prox(v, step, alpha, ratio):
 
 
 @modest
-@given(v=numbers, step=steps, alpha=strengths, ratio=st.one_of(st.just(1.0), ratios))
-def test_prox_is_the_brute_force_minimiser(v, step, alpha, ratio):
-    got = made(alpha, ratio).prox(np.array([v]), step)[0]
-    assert got == pytest.approx(brute_prox(v, step, alpha, ratio), abs=2e-5)
+@given(v=numbers, step=steps, alpha=strengths)
+def test_prox_is_the_brute_force_minimiser(v, step, alpha):
+    got = L1(alpha).prox(np.array([v]), step)[0]
+    assert got == pytest.approx(brute_prox(v, step, alpha), abs=2e-5)
 
 
 @modest
-@given(
-    w=st.one_of(st.just(0.0), numbers), slope=numbers, alpha=strengths,
-    ratio=st.one_of(st.just(1.0), ratios),
-)  # fmt: skip
-def test_distance_is_the_least_over_the_subdifferential(w, slope, alpha, ratio):
+@given(w=st.one_of(st.just(0.0), numbers), slope=numbers, alpha=strengths)
+def test_distance_is_the_least_over_the_subdifferential(w, slope, alpha):
     sign = np.sign(w) if w else np.linspace(-1, 1, 20_001)
-    brute = np.min(np.abs(slope + alpha * (ratio * sign + (1 - ratio) * w)))
-    got = made(alpha, ratio).distance(np.array([w]), np.array([slope]))
+    brute = np.min(np.abs(slope + alpha * sign))
+    got = L1(alpha).distance(np.array([w]), np.array([slope]))
     assert got == pytest.approx(brute, abs=alpha * 1e-4 + 1e-12)
 
 
 @modest
-@given(seed=st.integers(0, 10**6), step=steps, ratio=st.one_of(st.just(1.0), ratios))
-def test_prox_is_stationary(seed, step, ratio):
+@given(seed=st.integers(0, 10**6), step=steps)
+def test_prox_is_stationary(seed, step):
     rng = np.random.default_rng(seed)
     alpha = rng.uniform(0, 3, 8) * (rng.random(8) < 0.7)
     v = 5 * rng.normal(size=8)
-    penalty = made(alpha, ratio)
+    penalty = L1(alpha)
     w = penalty.prox(v, step)
     scale = 1 + np.abs(v).max() / step
     assert penalty.distance(w, (w - v) / step) <= 1e-14 * scale
@@ -69,20 +56,17 @@ def test_prox_is_stationary(seed, step, ratio):
     assert penalty.distance(nudged, (nudged - v) / step) > 1e-4 / step
 
 
-@pytest.mark.parametrize("ratio", [1.0, 0.25])
-def test_values_by_hand(ratio):
+def test_values_by_hand():
     alpha, w = np.array([0.0, 1.0, 2.0]), np.array([5.0, -3.0, 0.5])
-    want = sum(scalar_penalty(u, a, ratio) for u, a in zip(w, alpha, strict=True))
-    assert made(alpha, ratio).value(w) == pytest.approx(want, rel=1e-15)
-    assert made(2.0, ratio).value(w) == pytest.approx(sum(scalar_penalty(w, 2.0, ratio)), rel=1e-15)
+    assert L1(alpha).value(w) == pytest.approx(4.0, rel=1e-15)
+    assert L1(2.0).value(w) == pytest.approx(17.0, rel=1e-15)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("alpha", [0.5, [0.5, 0.0, 0.5], np.array([0.5, 0.0, 0.5])], ids=str)
-@pytest.mark.parametrize("ratio", [1.0, 0.5])
-def test_library_and_dtype_are_kept(dtype, alpha, ratio):
+def test_library_and_dtype_are_kept(dtype, alpha):
     w = np.array([2.0, 0.1, -0.3], dtype=dtype)
-    penalty = made(alpha, ratio)
+    penalty = L1(alpha)
     got = penalty.prox(w, 0.5)
     assert got.dtype == dtype
     tensor = pytest.importorskip("torch").tensor(w)

@@ -106,7 +106,6 @@ def core():
         pp.stopping.Steps: {"steps": 5},
         pp.stopping.StronglyConvex: {"mu": 1.0},
         pp.L1: {"alpha": 0.1},
-        pp.penalties.ElasticNet: {"alpha": 0.1},
         pp.Box: {},
         pp.Budget: {"target_gradients": 5},
         pp.stepsizes.Decay: {"first": 1.0},

@@ -108,18 +108,15 @@ def draw_rule(rng):
 
 
 def draw_penalty(rng):
-    alpha, share = float(rng.uniform(0.01, 0.3)), float(rng.uniform(0.1, 0.9))
-    kind = rng.integers(3)
-    if kind == 0:
+    alpha = float(rng.uniform(0.01, 0.3))
+    if rng.integers(3) == 0:
         return None, lambda w, g: np.linalg.norm(g)
-    l1, l2 = (alpha, 0.0) if kind == 1 else (alpha * share, alpha * (1 - share))
 
     def distance(w, g):
-        g = g + l2 * w
-        nonzero = g + l1 * np.sign(w)
-        return np.linalg.norm(np.where(w != 0, nonzero, np.maximum(np.abs(g) - l1, 0.0)))
+        nonzero = g + alpha * np.sign(w)
+        return np.linalg.norm(np.where(w != 0, nonzero, np.maximum(np.abs(g) - alpha, 0.0)))
 
-    return (pp.L1(alpha) if kind == 1 else pp.penalties.ElasticNet(alpha, l1_ratio=share)), distance
+    return pp.L1(alpha), distance
 
 
 def check(seed):

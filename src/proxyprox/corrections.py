@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-
-from proxyprox._util.arrays import Matrix, Vector
-from proxyprox._util.validation import fraction, message, nonnegative, require_takes
+from proxyprox._util.arrays import Vector
+from proxyprox._util.validation import fraction, require_takes
 
 __all__ = ["EMA", "Correction", "Mean", "Plain", "Storm"]
 
@@ -187,87 +185,3 @@ class Storm:
             return difference
         a = fraction(f"a({k})", self.a(k)) if callable(self.a) else self.a
         return difference + (1 - a) * (memory - before)
-
-
-@dataclass(frozen=True)
-class Paired:
-    r"""``g − λ(ĝ − ∇L̂)``: the target's gradient, corrected by what the proxy got wrong.
-
-    ``g`` is the target's gradient on some rows, ``ĝ`` the proxy's gradient *on the same rows* and
-    ``∇L̂`` the proxy's gradient on all of its rows. The two proxy terms have the same mean, so the
-    answer aims at the target for every λ; where the proxy's noise on a row resembles the
-    target's, it cancels. λ = 0 is the target alone; λ = 1 trusts the proxy fully and is
-    prediction-powered inference.
-
-    Parameters
-    ----------
-    power : float
-        λ in [0, 1]; :func:`tuned_power` finds the best one.
-
-    References
-    ----------
-    Angelopoulos, Bates, Fannjiang, Jordan and Zrnic, "Prediction-powered inference";
-    Angelopoulos, Duchi and Zrnic, "PPI++: efficient prediction-powered inference".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> target, same_rows, all_rows = np.array([3.0]), np.array([2.5]), np.array([0.5])
-    >>> Paired(1.0)(target, same_rows, all_rows)
-    array([1.])
-    """
-
-    power: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the power."""
-        if nonnegative("power", self.power) > 1:
-            raise ValueError(message("power", self.power, "a number in [0, 1]"))
-
-    def __call__(self, target: Vector, same_rows: Vector, all_rows: Vector) -> Vector:
-        """Return the corrected gradient (or value, or Hessian: the rule is linear)."""
-        return target - self.power * (same_rows - all_rows)
-
-
-def tuned_power(
-    target: Matrix, proxy: Matrix, *, ratio: float = 0.0, metric: Matrix | None = None
-) -> float:
-    r"""Return the λ in [0, 1] for which the paired correction has the least variance.
-
-    .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
-              {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
-
-    Parameters
-    ----------
-    target, proxy : arrays of shape (n, d)
-        Gradients of each row, of the target and of the proxy, at one point.
-    ratio : float
-        ``n/N``, labelled rows over the proxy's rows: the price of the proxy's own noise.
-    metric : array of shape (d, d), optional
-        Variances are measured after multiplication with it; the inverse Hessian gives the λ that
-        is best for the parameters.
-
-    Returns
-    -------
-    float
-        The power; 0 where the proxy's gradients do not vary or point the other way.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> g = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> tuned_power(g, g), tuned_power(g, -g)
-    (1.0, 0.0)
-    """
-    nonnegative("ratio", ratio)
-    g, f = (np.asarray(part, dtype=np.float64) for part in (target, proxy))
-    if g.ndim != 2 or g.shape != f.shape:
-        got = f"arrays of shape {g.shape} and {f.shape}"
-        raise ValueError(message("target and proxy", got, "two matrices of one shape"))
-    g, f = g - g.mean(0), f - f.mean(0)
-    if metric is not None:
-        g, f = g @ metric, f @ metric
-    spread = float(np.sum(f * f))
-    if spread == 0:
-        return 0.0
-    return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))

@@ -22,13 +22,14 @@ its limits in :mod:`proxyprox.minimization`.
 
 from __future__ import annotations
 
+import math
 import os
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
-from proxyprox._util.extras import require
 from proxyprox._util.signals import critical
 from proxyprox._util.validation import message, offers, require_takes
 from proxyprox.checkpoint import Checkpoint
@@ -127,28 +128,23 @@ class ProgressBar:
     """Shows outer steps, or target gradients if only those are limited, on standard error."""
 
     def __init__(self, steps: int | None, limits: Budget | None) -> None:
-        rich = require("rich.progress", extra="app", purpose="progress=True")
-        console = require("rich.console", extra="app", purpose="progress=True")
-        self._counts_steps = bool(steps)
+        self.steps = steps
         total = steps or (limits.target_gradients if limits is not None else None)
-        shown = rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
-        stderr = console.Console(stderr=True)
-        self._shown = rich.Progress("{task.description}", *shown, console=stderr)
-        self._task = self._shown.add_task(
-            "outer steps" if steps else "target gradients", total=total
-        )
+        self.of = f" of {total:,}" if total else ""
 
-    def __enter__(self) -> ProgressBar:
-        self._shown.start()
-        return self
+    def __enter__(self) -> None:
+        self.shown_at = -math.inf
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self._shown.stop()
+    def __exit__(self, *error: object) -> None:
+        sys.stderr.write("\n")
 
     def after_step(self, state: Any, step: Step) -> None:
-        """Move the bar."""
-        done = step.record.k + 1 if self._counts_steps else step.ledger.target_gradients
-        self._shown.update(self._task, completed=done)
+        """Write the line anew, ten times a second at most."""
+        if time.monotonic() - self.shown_at > 0.1:
+            self.shown_at = time.monotonic()
+            done, what = step.ledger.target_gradients, "target gradients"
+            if self.steps:
+                done, what = step.record.k + 1, "outer steps"
+            seconds = f"{step.ledger.seconds:.0f} s"
+            sys.stderr.write(f"\r{done:,}{self.of} {what}, {seconds} ")
+            sys.stderr.flush()

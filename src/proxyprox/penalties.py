@@ -6,7 +6,7 @@ Those here are ``separable``: their prox takes a step of its own for every coord
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,17 +16,7 @@ from proxyprox._util.arrays import Vector, from_numpy, namespace, norm, to_numpy
 from proxyprox._util.validation import Words, message, nonnegative, real_array
 from proxyprox._util.validation import vector as checked_vector
 
-__all__ = ["L1", "Box", "ElasticNet"]
-
-
-def check_strength(argument: str, value: Any) -> Any:
-    """Return a strength as a float, or as a vector of numbers ≥ 0."""
-    if not is_array_api_obj(value) and not isinstance(value, (list, tuple)):
-        return nonnegative(argument, value)
-    strengths = checked_vector(argument, value)
-    if bool((strengths < 0).any()):
-        raise ValueError(message(argument, value, "zero or more in every coordinate"))
-    return strengths
+__all__ = ["L1", "Box"]
 
 
 def strength_like(strength: Any, w: Vector) -> Any:
@@ -59,7 +49,14 @@ class L1:
 
     def __post_init__(self) -> None:
         """Check the strength."""
-        object.__setattr__(self, "alpha", check_strength("alpha", self.alpha))
+        given = self.alpha
+        if is_array_api_obj(given) or isinstance(given, (list, tuple)):
+            strengths = checked_vector("alpha", given)
+            if bool((strengths < 0).any()):
+                raise ValueError(message("alpha", given, "zero or more in every coordinate"))
+        else:
+            strengths = nonnegative("alpha", given)
+        object.__setattr__(self, "alpha", strengths)
 
     def value(self, w: Vector) -> float:
         """Return ψ(w)."""
@@ -79,54 +76,6 @@ class L1:
         slack = xp.abs(gradient) - alpha
         at_zero = xp.where(slack > 0, slack, xp.zeros_like(slack))
         return norm(xp.where(w == 0, at_zero, gradient + alpha * xp.sign(w)))
-
-
-@dataclass(frozen=True, eq=False)
-class ElasticNet:
-    """``ψ(w) = Σ alpha_j (l1_ratio |w_j| + (1 − l1_ratio)/2 w_j²)``.
-
-    Parameters
-    ----------
-    alpha : float or array of shape (d,)
-        Strength ≥ 0, of each coordinate if an array.
-    l1_ratio : float
-        Share of the L1 norm, in [0, 1].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ElasticNet(2.0, l1_ratio=0.5).value(np.array([1.0, -2.0]))
-    5.5
-    """
-
-    alpha: Any
-    l1_ratio: float = 0.5
-    _l1: L1 = field(init=False, repr=False)
-
-    separable: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check both numbers and set the L1 part aside."""
-        alpha = check_strength("alpha", self.alpha)
-        if not isinstance(self.l1_ratio, (int, float)) or not 0 <= self.l1_ratio <= 1:
-            raise ValueError(message("l1_ratio", self.l1_ratio, "a number in [0, 1]"))
-        object.__setattr__(self, "alpha", alpha)
-        object.__setattr__(self, "_l1", L1(alpha * self.l1_ratio))
-
-    def _ridge(self, w: Vector) -> Any:
-        return strength_like(self.alpha, w) * (1 - self.l1_ratio)
-
-    def value(self, w: Vector) -> float:
-        """Return ψ(w)."""
-        return self._l1.value(w) + float(namespace(w).sum(self._ridge(w) * w * w)) / 2
-
-    def prox(self, w: Vector, step: float) -> Vector:
-        """Return the L1 shrinkage, scaled down by the quadratic part."""
-        return self._l1.prox(w, step) / (1 + step * self._ridge(w))
-
-    def distance(self, w: Vector, gradient: Vector) -> float:
-        """Return the distance from 0 to ``gradient + ∂ψ(w)``."""
-        return self._l1.distance(w, gradient + self._ridge(w) * w)
 
 
 @dataclass(frozen=True, eq=False)

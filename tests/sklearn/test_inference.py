@@ -14,6 +14,7 @@ from proxyprox.sklearn import (
     ProxyPoissonRegressor,
     ProxyRidge,
 )
+from proxyprox.sklearn.inference import tuned_power
 
 EXACT = {"alpha": 0.0}
 
@@ -245,3 +246,32 @@ def test_mean_prediction_covers_where_every_label_is_right(settings):
             hits.append(found.low <= y[30:].mean() <= found.high)
     assert len(hits) > 25
     assert np.mean(hits) > 0.92
+
+
+# -- the power of a teacher ------------------------------------------------------------------------
+
+
+def test_tuned_power_has_the_least_variance():
+    rng = np.random.default_rng(1)
+    proxy = rng.normal(size=(50_000, 3))
+    target = 0.6 * proxy + rng.normal(size=(50_000, 3))
+    best = tuned_power(target, proxy)
+    assert best == pytest.approx(0.6, abs=0.02)
+
+    def spread(power):
+        return np.var(target - power * proxy, axis=0).sum()
+
+    assert spread(best) <= min(spread(best - 0.1), spread(best + 0.1))
+
+
+def test_few_proxy_rows_lower_the_power():
+    g = np.random.default_rng(2).normal(size=(500, 2))
+    assert tuned_power(g, g, ratio=1.0) == pytest.approx(0.5)
+
+
+def test_metric_decides_which_directions_count():
+    rng = np.random.default_rng(4)
+    proxy = rng.normal(size=(20_000, 2))
+    target = proxy * [1.0, 0.0] + rng.normal(size=(20_000, 2))
+    assert tuned_power(target, proxy, metric=np.diag([1.0, 0.0])) == pytest.approx(1.0, abs=0.03)
+    assert tuned_power(target, proxy, metric=np.diag([0.0, 1.0])) == pytest.approx(0.0, abs=0.03)

@@ -185,7 +185,7 @@ class Adam(Method):
         """Start with no gradients; refuse a penalty that has no prox in a diagonal metric."""
         penalty = problem.penalty
         if penalty is not None and not getattr(penalty, "separable", False):
-            allowed = "separable (L1, ElasticNet, Box) for Adam, which scales each coordinate"
+            allowed = "separable (L1, Box) for Adam, which scales each coordinate"
             remedy = "Use SGD or Momentum; one of your own says separable = True."
             raise TypeError(message("penalty", penalty, allowed, remedy))
         return Moments(w0, zeros_like(w0), zeros_like(w0))

@@ -14,11 +14,10 @@ import numpy as np
 import scipy.stats
 
 from proxyprox import GLM
-from proxyprox._util.arrays import BLOCK
+from proxyprox._util.arrays import BLOCK, Matrix
 from proxyprox._util.text import list_names
-from proxyprox._util.validation import Words, message
+from proxyprox._util.validation import Words, message, nonnegative
 from proxyprox.advice.choice import Choice as Choice  # of estimators, beside their intervals
-from proxyprox.corrections import tuned_power
 from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import Combination
@@ -655,3 +654,47 @@ def _to_least_norm(free: Array, columns: int, outputs: int) -> Array:
         shortest[:, :columns] -= free @ np.linalg.pinv(counted)[:, :columns]
     centred = np.eye(outputs) - (np.full((outputs, outputs), 1 / outputs) if outputs > 1 else 0.0)
     return np.kron(shortest, centred)
+
+
+def tuned_power(
+    target: Matrix, proxy: Matrix, *, ratio: float = 0.0, metric: Matrix | None = None
+) -> float:
+    r"""Return the λ in [0, 1] for which the paired correction has the least variance.
+
+    .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
+              {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
+
+    Parameters
+    ----------
+    target, proxy : arrays of shape (n, d)
+        Gradients of each row, of the target and of the proxy, at one point.
+    ratio : float
+        ``n/N``, labelled rows over the proxy's rows: the price of the proxy's own noise.
+    metric : array of shape (d, d), optional
+        Variances are measured after multiplication with it; the inverse Hessian gives the λ that
+        is best for the parameters.
+
+    Returns
+    -------
+    float
+        The power; 0 where the proxy's gradients do not vary or point the other way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> g = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> tuned_power(g, g), tuned_power(g, -g)
+    (1.0, 0.0)
+    """
+    nonnegative("ratio", ratio)
+    g, f = (np.asarray(part, dtype=np.float64) for part in (target, proxy))
+    if g.ndim != 2 or g.shape != f.shape:
+        got = f"arrays of shape {g.shape} and {f.shape}"
+        raise ValueError(message("target and proxy", got, "two matrices of one shape"))
+    g, f = g - g.mean(0), f - f.mean(0)
+    if metric is not None:
+        g, f = g @ metric, f @ metric
+    spread = float(np.sum(f * f))
+    if spread == 0:
+        return 0.0
+    return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))
