@@ -212,7 +212,7 @@ def minimize(
     require_problem(problem)
     require_ready(problem)
     rival = defaults.rival_for(problem, safeguard)
-    limits = None if budget is None else as_budget(budget)
+    limits = as_budget(budget)
     steps, ends = defaults.choose_ends(
         problem, method, None if steps is None else whole("steps", steps), limits, tol, atol,
         alone=rival is None,
@@ -220,11 +220,11 @@ def minimize(
     require_takes("callback", callback, ("step",))
     looking: list[Any] = [watchers.ProgressBar(steps, limits)] if flag("progress", progress) else []
     looking += [] if callback is None else [watchers.Callback(callback)]
-    looking += [] if observers is None else watchers.check_observers(observers)
+    looking += watchers.check_observers([] if observers is None else observers)
     if rival is not None and method is None:
         # The rivals run on the same samples: the method is one of batches, as they are.
         method = defaults.POLICY.sampled_method
-    saver = None if checkpoint is None else as_checkpoint(checkpoint)
+    saver = as_checkpoint(checkpoint)
     defaults.require_countable(problem, method, limits)
     require_enough(problem.objective, steps)
     run = Run(
@@ -294,8 +294,7 @@ def _run_to_end(
             for observer in looking:
                 if has(observer, "__enter__"):
                     entered.enter_context(observer)
-            ending = _begin(run, [*looking, *limits], saving)
-            ending = ending or _take_steps(run, looking, limits, saving)
+            ending = _take_steps(run, looking, limits, saving)
             result = run.result_before_verdict(*ending)
     except BaseException as error:
         _save_after_error(run, saving, error)
@@ -308,39 +307,31 @@ def _run_to_end(
     return result
 
 
-def _begin(run: Any, looking: Sequence[Any], saving: Saving | None) -> Ending | None:
-    """Show the run to its observers; one that is resumed may have ended already."""
-    if saving is not None:
-        _ask_objective(run.open_question)
-        saving.begin(run)
-    for observer in looking:
-        # A budget opens the first question.
-        found = _ask_objective(observer.begin, run) if has(observer, "begin") else None
-        if found is not None:
-            return as_ending(found)
-    return None
-
-
 def _take_steps(
     run: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any], saving: Saving | None
 ) -> Ending:
     """Take steps until an observer or a limit ends the run, or nothing more can be had."""
+    if saving is not None:
+        _ask_objective(run.open_question)
+        saving.begin(run)
+    for observer in [*looking, *limits]:
+        # One that is resumed may have ended already. A budget opens the first question.
+        begun = _ask_objective(observer.begin, run) if has(observer, "begin") else None
+        if (ending := as_ending(begun)) is not None:
+            return ending
     while True:
         if saving is not None:
             raise_if_ending()
-        if not run.held:
-            try:
-                answer = _ask_objective(_answer, run)
-            except _ObjectiveError as error:
-                if isinstance(error.__cause__, OutOfBudget):
-                    return Ending(Status.BUDGET_SPENT, str(error.__cause__))
-                raise
-            run.hold(answer)
         try:
+            if not run.held:
+                run.hold(_ask_objective(_answer, run))
             step = run.tell()
         except NonFiniteError as error:
-            detail = f"That was outer step {run.steps}."
-            return Ending(error.status or Status.DIVERGED, detail)
+            return Ending(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
+        except _ObjectiveError as error:
+            if isinstance(error.__cause__, OutOfBudget):
+                return Ending(Status.BUDGET_SPENT, str(error.__cause__))
+            raise
         if saving is not None:
             saving.after_step(step.state, step)
         # Every observer sees the step that ends a run; the first one's ending counts.
@@ -365,7 +356,7 @@ def _show(observer: Any, step: Step) -> Ending | None:
     except Exception as error:
         error.add_note(f"It was raised in {type(observer).__name__}.after_step.")
         raise
-    return None if found is None else as_ending(found)
+    return as_ending(found)
 
 
 def _save_after_error(

@@ -56,63 +56,52 @@ def short(value: Any, most: int = 40) -> str:
 
 # -- names that are not there ----------------------------------------------------------------------
 
-# What to write, for names that SciPy, scikit-learn and others use.
+# What to write, and the names that SciPy, scikit-learn and others use for it.
 INSTEAD = {
-    ("maxiter", "max_iter", "maxit", "iterations", "n_iter", "max_steps", "num_steps", "epochs"): (
-        "minimize(problem, steps=...)"
+    "minimize(problem, steps=...)": "maxiter max_iter maxit iterations n_iter max_steps epochs",
+    "minimize(problem, budget=Budget(target_calls=...))": "maxfun maxfev max_nfev max_evals",
+    "minimize(problem, w0=...)": "x0 x w start init",
+    "Problem(target, proxy): the target is first, as objective=": "fun func f loss target value",
+    "Problem(target, proxy): the proxy is its second argument": "surrogate cheap proxy",
+    "Problem((value, gradient), proxy), a pair of functions": "jac grad gradient fprime",
+    "a proxy with a hessian or hvp; the target's is not asked for": "hess hessp hessian",
+    "functions of w alone: Problem(lambda w: f(w, *args), proxy)": "args",
+    "Problem(target, proxy, bounds=(lower, upper))": "bounds lower upper box",
+    "bounds or a penalty, such as Problem(target, proxy, bounds=(lower, upper))": "constraints",
+    "Problem(target, proxy, penalty=L1(...))": "penalty regularizer regularization reg l1",
+    "the loss's own l2, as in logistic_regression(X, y, l2=...)": "l2 alpha weight_decay",
+    "its entries as arguments: steps= for maxiter, tol= or atol= for gtol": "options",
+    "tol= (a share of the first gradient's norm) or atol= (a norm) of minimize": (
+        "ftol gtol xtol rtol eps tolerance"
     ),
-    ("maxfun", "maxfev", "max_nfev", "max_evals"): (
-        "minimize(problem, budget=Budget(target_calls=...)), or steps=..."
-    ),
-    ("x0", "x", "w", "start", "init"): "minimize(problem, w0=...)",
-    ("fun", "func", "f", "loss", "target", "value"): (
-        "Problem(target, proxy): the target is its first argument, objective="
-    ),
-    ("surrogate", "cheap", "proxy"): "Problem(target, proxy): the proxy is its second argument",
-    ("jac", "grad", "gradient", "fprime"): "Problem((value, gradient), proxy), a pair of functions",
-    ("hess", "hessp", "hessian"): "a proxy with a hessian or hvp; the target's is not asked for",
-    ("args",): "functions of w alone: Problem(lambda w: f(w, *args), proxy)",
-    ("bounds", "lower", "upper", "box"): "Problem(target, proxy, bounds=(lower, upper))",
-    ("constraints",): "bounds or a penalty, such as Problem(target, proxy, bounds=(lower, upper))",
-    ("penalty", "regularizer", "regularization", "reg", "l1"): (
-        "Problem(target, proxy, penalty=L1(...))"
-    ),
-    ("l2", "alpha", "weight_decay"): "the loss's own l2, as in logistic_regression(X, y, l2=...)",
-    ("options",): "its entries as arguments: steps= for maxiter, tol= or atol= for gtol",
-    ("ftol", "gtol", "xtol", "rtol", "eps", "tolerance"): (
-        "tol= (a share of the first gradient's norm) or atol= (a norm) of minimize"
-    ),
-    ("disp", "verbose"): "minimize(problem, progress=True), or print(result)",
-    ("seed", "random_state"): "rng=",
-    ("lr", "learning_rate", "step_size", "stepsize", "eta"): "method=ProxyProx(eta=...)",
-    ("batch_size",): "the loss's own, as in logistic_regression(X, y, batch_size=...)",
-    (
-        "n_jobs",
-        "workers",
-    ): "Outputs(model, loss, workers=...), or Problem(value, proxy, workers=...)",
-    ("timeout", "jacobian"): "Outputs(model, loss, ...), which takes it",
-    ("maxcor", "memory"): "method=ProxyBFGS(memory=...)",
-    ("scale",): "Problem(target, proxy, scales=...)",
-    ("w0", "method", "steps", "budget", "tol", "atol", "inner", "safeguard"): (
-        "it in minimize(problem, ...), not here"
-    ),
+    "minimize(problem, progress=True), or print(result)": "disp verbose",
+    "rng=": "seed random_state",
+    "method=ProxyProx(eta=...)": "lr learning_rate step_size stepsize eta",
+    "the loss's own, as in logistic_regression(X, y, batch_size=...)": "batch_size",
+    "Outputs(model, loss, workers=...), or Problem(value, proxy, workers=...)": "n_jobs workers",
+    "Outputs(model, loss, ...), which takes it": "timeout jacobian",
+    "method=ProxyBFGS(memory=...)": "maxcor memory",
+    "Problem(target, proxy, scales=...)": "scale",
+    "it in minimize(problem, ...), not here": "w0 method steps budget tol atol inner safeguard",
 }
 # SciPy's methods and others', by what is nearest to them here.
 METHODS = {
-    ("lbfgsb", "lbfgs", "bfgs", "cg", "newtoncg", "trustncg", "tnc", "slsqp"): "ProxyBFGS()",
-    ("sgd", "gd", "gradientdescent"): 'SGD(eta="auto")',
-    ("adam", "adamw"): "Adam(0.01)",
-    ("proxyprox",): 'ProxyProx(eta="auto")',
-    ("proxybfgs",): "ProxyBFGS()",
-    ("dane",): 'DANE(eta="auto")',
+    "ProxyBFGS()": "lbfgsb lbfgs bfgs cg newtoncg trustncg tnc slsqp proxybfgs",
+    'SGD(eta="auto")': "sgd gd gradientdescent",
+    "Adam(0.01)": "adam adamw",
+    'ProxyProx(eta="auto")': "proxyprox",
+    'DANE(eta="auto")': "dane",
 }
+
+
+def _answer(name: str, table: dict[str, str]) -> str:
+    return next((answer for answer, names in table.items() if name in names.split()), "")
 
 
 def unknown_argument(called: str, name: str, value: object, known: Sequence[str]) -> TypeError:
     """Return the error for an argument that a function does not have: what to write instead."""
-    found = next((words for names, words in INSTEAD.items() if name in names), None)
     close = difflib.get_close_matches(name, known, n=1)
-    found = found or (f"{close[0]}=" if close else "")
+    found = _answer(name, INSTEAD) or (f"{close[0]}=" if close else "")
     write = f"Write {found}." if found else f"It takes {', '.join(known)}."
     return TypeError(f"{called} takes no {name}=, got {short(value)}. {write}")
 
@@ -120,8 +109,8 @@ def unknown_argument(called: str, name: str, value: object, known: Sequence[str]
 def method_named(name: str) -> str:
     """Return what to write for a method that is given by its name."""
     plain = "".join(letter for letter in name.lower() if letter.isalnum())
-    found = next((words for names, words in METHODS.items() if plain in names), None)
-    instead = "" if found is None else f"write method={found}, or "
+    found = _answer(plain, METHODS)
+    instead = f"write method={found}, or " if found else ""
     advice = f"{instead}leave it out for what suits the problem."
     return f"{advice[0].upper()}{advice[1:]}"
 
