@@ -97,14 +97,14 @@ def main() -> None:
             ) as cluster,
             distributed.Client(cluster) as client,
         ):  # fmt: skip
-            target = logistic_regression(read_parquet(folder, label="y"), l2=1e-6, newton=False)
+            target = logistic_regression(read_parquet(folder, label="y"), l2=1e-6)
             proxy = target.sample_rows(20_000)
             whole = minimize(Problem(target, proxy))
             usual = [each.seconds for each in target.passes]
             print(f"unbroken: {len(usual)} passes, median {np.median(usual):.2f} s")
             killer, during = Killer(cluster, client), 0
             while during < arguments.kills:
-                again = logistic_regression(read_parquet(folder, label="y"), l2=1e-6, newton=False)
+                again = logistic_regression(read_parquet(folder, label="y"), l2=1e-6)
                 spans: list[tuple[float, float]] = []
                 before = len(killer.times)
                 run = again.design.engine.run

@@ -1,6 +1,6 @@
 """Tables larger than memory: ours on Dask against L-BFGS, dask-ml, SGD and a pass in plain NumPy.
 
-Run ``python benchmarks/scale.py FOLDER --gb 8 --methods pass ours newton lbfgs --output OUT``.
+Run ``python benchmarks/scale.py FOLDER --gb 8 --methods pass ours lbfgs --output OUT``.
 Tables are made in FOLDER by ``scale_data.py``. Every method and size is a process of its own with a
 cluster of two workers of 1 GiB; its seconds begin when the cluster stands. Runs that
 OUT/scale.json has are skipped (``--again`` repeats them). ``--limit 3`` gives driver and workers a
@@ -104,13 +104,13 @@ def cluster() -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def engine(table: Path, trace: Trace, *, newton: bool) -> Iterator[Any]:
+def engine(table: Path, trace: Trace) -> Iterator[Any]:
     """Yield the loss on Dask; each of its passes is traced."""
     from proxyprox.dask import logistic_regression, read_parquet
 
     with cluster():
         trace.start()
-        target = logistic_regression(read_parquet(table, label=LABEL), l2=L2, newton=newton)
+        target = logistic_regression(read_parquet(table, label=LABEL), l2=L2)
         both, seen = target.value_and_gradient, 0
 
         def traced(w: Any, batch: Any = None) -> Any:
@@ -128,17 +128,13 @@ def engine(table: Path, trace: Trace, *, newton: bool) -> Iterator[Any]:
         trace.note(median_pass=statistics.median(each))
 
 
-def run_ours(table: Path, trace: Trace, *, newton: bool = False) -> None:
+def run_ours(table: Path, trace: Trace) -> None:
     import proxyprox as pp
 
-    with engine(table, trace, newton=newton) as target:
+    with engine(table, trace) as target:
         proxy = target.sample_rows(SAMPLE, seed=0)
         result = pp.minimize(pp.Problem(target, proxy))
         trace.note(total=len(target.passes), total_seconds=trace.seconds, says=str(result))
-
-
-def run_newton(table: Path, trace: Trace) -> None:
-    run_ours(table, trace, newton=True)
 
 
 def run_lbfgs(
@@ -150,7 +146,7 @@ def run_lbfgs(
     """
     from proxyprox.inner.exact import minimise_exactly
 
-    with engine(table, trace, newton=False) as target:
+    with engine(table, trace) as target:
         start = target.zeros() if not from_sample else None
         if start is None:
             proxy = target.sample_rows(SAMPLE, seed=0)
@@ -312,7 +308,7 @@ def run_optimum(table: Path, trace: Trace) -> None:
 def run_pass(table: Path, trace: Trace, *, repeats: int = 5) -> None:
     """Passes of the engine and of NumPy in turns, so that other work disturbs both alike."""
     with (
-        engine(table, trace, newton=False) as target,
+        engine(table, trace) as target,
         NumpyPasses(table, l2=L2, processes=WORKERS) as plain,
         NumpyPasses(table, l2=L2, processes=WORKERS, dtype="float32") as single,
     ):
@@ -358,7 +354,6 @@ METHODS: dict[str, tuple[str, Callable[[Path, Trace], None]]] = {
     "optimum": ("Newton in NumPy, for L*", run_optimum),
     "pass": ("a pass", run_pass),
     "ours": ("ours, quasi-Newton", run_ours),
-    "newton": ("ours, Newton", run_newton),
     "lbfgs": ("L-BFGS (50) from the sample's minimum", run_lbfgs),
     "lbfgs_zero": ("L-BFGS (50) from 0", run_lbfgs_zero),
     "lbfgs10_zero": ("L-BFGS (10) from 0", run_lbfgs10_zero),
@@ -501,7 +496,7 @@ searches included; dask-ml's are what its tasks read. SGD reads in one process.
 
 
 DRAWN = (
-    "ours", "newton", "lbfgs_scaled", "lbfgs", "lbfgs_zero", "sgd", "dask_ml_lbfgs",
+    "ours", "lbfgs_scaled", "lbfgs", "lbfgs_zero", "sgd", "dask_ml_lbfgs",
     "dask_ml_newton",
 )  # fmt: skip
 """The methods of the figure, as many as a legend can name."""
@@ -539,7 +534,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="where tables are, or are made")
     parser.add_argument("--gb", nargs="+", default=["0.2"], help="sizes, such as 1 2 4 8")
-    parser.add_argument("--methods", nargs="+", default=["pass", "ours", "newton", "lbfgs"])
+    parser.add_argument("--methods", nargs="+", default=["pass", "ours", "lbfgs"])
     parser.add_argument("--output", type=Path, default=Path("scale"))
     parser.add_argument("--cap", type=float, default=1800, help="seconds that a run may take")
     parser.add_argument("--limit", type=float, default=0, help="GiB of data in all processes")

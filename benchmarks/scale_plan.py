@@ -206,7 +206,7 @@ def check_on_dask(workers: int, tasks: int, task: float, repeats: int) -> list[d
         index = da.arange(tasks, chunks=1)
         chunks = ((20,) * tasks, (3,))
         X = index.map_blocks(sleeping_block, new_axis=1, chunks=chunks, meta=np.empty((0, 0)))
-        target = linear_regression(X, da.ones(20 * tasks, chunks=20), newton=False)
+        target = linear_regression(X, da.ones(20 * tasks, chunks=20))
         addresses = [each.address for each in cluster.workers.values()]
         SLEEP.update(seconds=0.0, latency=0.0, spread=0.0, slow={})
         target.gradient(np.zeros(3))

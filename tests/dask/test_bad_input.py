@@ -148,7 +148,7 @@ def test_a_run_whose_client_is_closed_resumes(tmp_path, data, cluster):
     X, y = da.from_array(data[0], chunks=(150, 4)), data[1]
 
     def run(**options):
-        loss = logistic_regression(X, y, l2=1e-6, newton=False)
+        loss = logistic_regression(X, y, l2=1e-6)
         return loss, pp.minimize(pp.Problem(loss, loss.sample_rows(100)), **options)
 
     client, path = distributed.Client(cluster), tmp_path / "run"
@@ -170,7 +170,7 @@ def test_a_run_over_files_that_break_and_are_mended_resumes(tmp_path, frame):
         part.to_parquet(folder / "0.parquet", row_group_size=200)
 
     def run(**options):
-        loss = logistic_regression(read_parquet(folder, label="y"), newton=False)
+        loss = logistic_regression(read_parquet(folder, label="y"))
         problem = pp.Problem(loss, loss.sample_rows(100))
         return pp.minimize(problem, checkpoint=tmp_path / "run", **options)
 

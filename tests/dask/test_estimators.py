@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import proxyprox.dask.fitting
-from proxyprox.dask.engine import ClusterPolicy
+from proxyprox.dask.tables import ClusterPolicy
 from proxyprox.sklearn import ProxyLogisticRegression, ProxyRidge
 
 

@@ -136,21 +136,13 @@ def test_the_sample_is_uniform_and_the_same_whoever_draws(folder, data, client):
     assert drawn.var() == pytest.approx(16 * 0.25 * 0.75, rel=0.25)
 
 
-def test_minimize_takes_newton_steps_where_the_hessian_is_cheap(folder, client):
-    found = {}
-    for newton in (None, False):
-        table = ppd.read_parquet(folder, label="clicked")
-        loss = ppd.logistic_regression(table, l2=1e-6, newton=newton)
-        result = pp.minimize(pp.Problem(loss, loss.sample_rows(200)))
-        assert result.success
-        assert np.linalg.norm(loss.gradient(result.w)) < 1e-5
-        # The sample, and a pass for each gradient: nothing else.
-        assert len(loss.passes) == 1 + result.ledger.target_gradients
-        found[newton] = result
-    assert "Newton steps" in str(found[None])
-    assert "quasi-Newton steps" in str(found[False])
-    assert "ns a row" in str(found[None])
-    np.testing.assert_allclose(found[None].w, found[False].w, atol=1e-3)
+def test_a_pass_for_each_gradient_and_nothing_else(folder, client):
+    loss = ppd.logistic_regression(ppd.read_parquet(folder, label="clicked"), l2=1e-6)
+    result = pp.minimize(pp.Problem(loss, loss.sample_rows(200)))
+    assert result.success
+    assert np.linalg.norm(loss.gradient(result.w)) < 1e-5
+    assert len(loss.passes) == 1 + result.ledger.target_gradients
+    assert "passes (" in str(result)
 
 
 def test_a_loss_alone_draws_its_own_sample(folder, client):
@@ -161,10 +153,8 @@ def test_a_loss_alone_draws_its_own_sample(folder, client):
     assert np.linalg.norm(loss.gradient(result.w)) < 1e-5
 
 
-def test_wide_rows_have_no_cheap_hessian_and_are_audited():
+def test_wide_rows_are_audited():
     X = da.random.default_rng(0).normal(size=(300, 200), chunks=(150, 200))
     loss = ppd.linear_regression(X, np.arange(300.0), l2=1e-3)
-    assert loss.curvature(loss.zeros()) is None
     assert loss.value(loss.zeros()) == pytest.approx(np.mean(np.arange(300.0) ** 2) / 2)
-    assert loss.curvature(loss.zeros()) is None
     assert "rounds" in str(pp.audit(pp.Problem(loss, loss.sample_rows(200))))

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from proxyprox._util.validation import Words, message
-from proxyprox.dask.engine import CLUSTER, Engine
-from proxyprox.dask.objective import Draw, Drawing, Sample, merge_samples
-from proxyprox.dask.tables import as_table, column_fault, open_partition, read_blocks
+from proxyprox.dask.tables import (
+    CLUSTER,
+    Engine,
+    as_table,
+    column_fault,
+    open_partition,
+    read_blocks,
+)
 from proxyprox.problems.glm import Design
 from proxyprox.sklearn.inference import Moment, moment_of
-from proxyprox.sklearn.inputs import read_labels
+from proxyprox.sklearn.inputs import read_labels, stack_rows
 
 Array = Any
 
@@ -36,31 +40,33 @@ class Part(NamedTuple):
     labelled: int
     unlabelled: int
     gram: Any
-    samples: list[Sample]
+    rows: list[tuple[Any, Array, Array]]
 
 
 def fetch_partition(number: int, part: Any, job: Any) -> Part:
     """Return the labelled rows of a partition and the second moment of the others."""
-    mark, intercept, columns, draw = job
-    found, drawing, data = Part(0, 0, 0.0, []), Drawing(number, draw), open_partition(part)
+    mark, intercept, columns = job
+    found, data = [Part(0, 0, 0.0, [])], open_partition(part)
     if fault := column_fault(*data, columns):
         raise ValueError(f"Partition {number} has {fault}.")
     for X, y, s in read_blocks(*data):
         labelled: Array = read_labels(y, mark)[1]
-        gram = 0.0
+        gram: Any = 0.0
         if not labelled.all():
             moment = moment_of(Design(X, intercept=intercept, checked=True), ~labelled)
             gram = moment.matrix * moment.weight
-        drawing.add(X, y, np.ones(len(y)) if s is None else s, labelled)
-        numbers = int(labelled.sum()), int((~labelled).sum())
-        found = merge_parts([found, Part(*numbers, gram, [])], draw.size)
-    return found._replace(samples=merge_samples(drawing.samples, draw.size))
+        kept = np.flatnonzero(labelled)
+        own = X[kept], y[kept], np.ones(len(kept)) if s is None else s[kept]
+        found.append(Part(len(kept), len(y) - len(kept), gram, [own]))
+    return merge_parts(found)
 
 
-def merge_parts(parts: list[Part], size: int) -> Part:
-    """Return what several partitions hold."""
-    *sums, samples = zip(*parts, strict=True)
-    return Part._make((*map(sum, sums), merge_samples([*chain.from_iterable(samples)], size)))
+def merge_parts(parts: list[Part]) -> Part:
+    """Return what several partitions hold; more labelled rows than may be fetched are left out."""
+    *sums, rows = zip(*parts, strict=True)
+    labelled, unlabelled, gram = map(sum, sums)
+    kept = [*chain.from_iterable(rows)] if labelled <= CLUSTER.rows else []
+    return Part(labelled, unlabelled, gram, kept)
 
 
 def fetch_labelled(
@@ -74,10 +80,9 @@ def fetch_labelled(
         columns = columns or names
         if names != columns:
             raise ValueError(message("X_proxy", Words(f"columns {names}"), f"like X: {columns}"))
-        job = np.nan if labels is None else mark, intercept, table.columns, Draw(CLUSTER.rows)
-        merge = partial(merge_parts, size=CLUSTER.rows)
-        found.append(engine.run("labels", table, fetch_partition, job, merge))
-    labelled, unlabelled, gram, samples = merge_parts(found, CLUSTER.rows)
+        job = np.nan if labels is None else mark, intercept, table.columns
+        found.append(engine.run("labels", table, fetch_partition, job, merge_parts))
+    labelled, unlabelled, gram, rows = merge_parts(found)
     if not 0 < labelled <= CLUSTER.rows:
         remedy = "Minimise proxyprox.dask.logistic_regression or its like for more."
         allowed = f"of 1 to {CLUSTER.rows:,} labels"
@@ -86,7 +91,7 @@ def fetch_labelled(
     if bad := [name for name, x in zip(columns, sizes, strict=False) if not np.isfinite(x)]:
         raise ValueError(message("X", Words(f"gaps in the columns {bad}"), "finite numbers"))
     moment = Moment(gram / unlabelled, float(unlabelled)) if unlabelled else None
-    _, inputs, targets, own = samples[0]
-    own = None if weights is None else own
-    named = columns if hasattr(X, "dtypes") else None
-    return Fetched(inputs, targets, own, found[0].unlabelled, moment, named)
+    parts, targets, own = zip(*rows, strict=True)
+    inputs, named = stack_rows(*parts), columns if hasattr(X, "dtypes") else None
+    given = None if weights is None else np.concatenate(own)
+    return Fetched(inputs, np.concatenate(targets), given, found[0].unlabelled, moment, named)

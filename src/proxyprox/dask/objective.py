@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
+import psutil
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -24,11 +25,12 @@ from proxyprox._util.arrays import Matrix, Vector, digest
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
 from proxyprox.dask import tables
-from proxyprox.dask.engine import CLUSTER, Engine, Pass, require_room
+from proxyprox.dask.tables import CLUSTER, Engine, Pass
 from proxyprox.problems import families
 from proxyprox.problems.families import FAMILIES, Family
 from proxyprox.problems.glm import GLM, Design, Encoded, LinearLoss
 from proxyprox.problems.protocols import Batch, Facts, Work
+from proxyprox.sklearn.inputs import stack_rows
 
 Array = Any
 # A method of a GLM with its arguments.
@@ -81,10 +83,9 @@ def merge_samples(samples: Sequence[Sample], size: int) -> list[Sample]:
     """Return the rows of the smallest keys of samples that follow each other, in a list if any."""
     if not samples:
         return []
-    keys, X, y, weights = zip(*samples, strict=True)
-    sparse = scipy.sparse.issparse(X[0])
-    stacked = scipy.sparse.vstack(X, format="csr") if sparse else np.concatenate(X)
-    key, label, weight = (np.concatenate(each) for each in (keys, y, weights))
+    _, X, *_ = parts = list(zip(*samples, strict=True))
+    key, label, weight = (np.concatenate(parts[i]) for i in (0, 2, 3))
+    stacked = stack_rows(*X)
     kept = np.sort(np.argsort(key, kind="stable")[:size])
     return [Sample(key[kept], stacked[kept], label[kept], weight[kept])]
 
@@ -96,22 +97,11 @@ class Draw(NamedTuple):
     seed: int = 0
     limit: float = math.inf
 
-
-class Drawing:
-    """The sample of one partition, drawn block by block."""
-
-    def __init__(self, number: int, draw: Draw) -> None:
-        self.size, self.limit, self.samples = draw.size, draw.limit, list[Sample]()
-        self.rng = np.random.default_rng([draw.seed, number])
-
-    def add(self, X: Any, y: Array, weights: Array, among: Any = True) -> None:
-        """Draw among the rows of a block."""
-        keys = self.rng.random(len(y))
-        kept = np.flatnonzero((keys < self.limit) & among)
-        self.samples.append(Sample(keys[kept], X[kept], y[kept], weights[kept]))
-        if sum(len(each.keys) for each in self.samples) > 2 * self.size:
-            self.samples = merge_samples(self.samples, self.size)
-            self.limit = float(self.samples[0].keys.max())
+    def keys(self, number: int, rows: int) -> Array:
+        """Return the keys of a partition's rows; those that cannot be drawn are infinite."""
+        keys = np.random.default_rng([self.seed, number]).random(rows)
+        limit = np.partition(keys, self.size)[self.size] if rows > self.size else self.limit
+        return np.where(keys < min(limit, self.limit), keys, math.inf)
 
 
 class Look(NamedTuple):
@@ -132,10 +122,11 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
     """Return what one partition holds: its size, its faults, its classes and its sampled rows."""
     transformer, columns, family, draw = job
     rows, weight, entries, gram, mark, width = 0, 0.0, 0, 0.0, 0, 0
-    faults, classes, drawing = dict[str, None](), dict[Any, None](), Drawing(number, draw)
+    faults, classes, samples = dict[str, None](), dict[Any, None](), list[Sample]()
     data = tables.open_partition(part)
     if fault := tables.column_fault(*data, columns):
         return Look(((0, 0.0, 0, 0.0, 0),), 0, ((fault, number),), (), [])
+    keys = draw.keys(number, data[0].shape[0]) if draw.size else np.zeros(0)
     for X, y, s in tables.read_blocks(*data, transformer):
         design, width = Design(X, checked=True), X.shape[1]
         weights = np.ones(len(y)) if s is None else s.astype(np.float64)
@@ -149,11 +140,12 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
         faults |= dict.fromkeys(_label_faults(y, family, classes))
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             faults["weights that are negative or not finite"] = None
-        if draw.size:
-            drawing.add(X, y, weights)
+        key, keys = np.split(keys, [len(y)])
+        kept = np.flatnonzero(key < math.inf)
+        samples.append(Sample(key[kept], X[kept], y[kept], weights[kept]))
     found = tuple((fault, number) for fault in faults)
-    samples, met = merge_samples(drawing.samples, draw.size), tuple(classes)[: CLUSTER.rows]
-    return Look(((rows, weight, entries, gram, mark),), width, found, met, samples)
+    drawn, met = merge_samples(samples, draw.size), tuple(classes)[: CLUSTER.rows]
+    return Look(((rows, weight, entries, gram, mark),), width, found, met, drawn)
 
 
 def merge_looks(looks: list[Look], size: int) -> Look:
@@ -265,7 +257,10 @@ class PartitionedDesign:
         """Return n rows, drawn uniformly without replacement in one pass."""
         table, seen = self.table, self.seen
         columns = len(table.columns) if seen is None else seen.columns
-        require_room("n", n, columns)
+        room, need = psutil.virtual_memory().available, 16.0 * n * columns
+        if need > room:
+            got = Words(f"{n:,}, {need / 2**20:,.0f} MiB, while {room / 2**20:,.0f} are free")
+            raise ValueError(message("n", got, f"at most {int(n * room / need):,} rows"))
         rows = table.rows if seen is None else self.rows
         # Of known rows ten standard deviations more than needed have keys below a limit.
         limit = (n + 10 * math.sqrt(n) + 100) / rows if rows else math.inf
@@ -314,10 +309,6 @@ class PartitionedGLM(LinearLoss):
         Weights ≥ 0 of the rows.
     transformer : scikit-learn transformer, optional
         What makes numbers of the inputs; see :func:`read_parquet`.
-    newton : bool, optional
-        Whether a pass returns the Hessian with the gradient, which makes the default method
-        Newton's. By default it does if that takes less than half the time of reading a row and
-        its gradient.
     client : distributed.Client, optional
         Where to compute; by default the current client, and without one Dask's local scheduler.
     retries : int
@@ -359,7 +350,6 @@ class PartitionedGLM(LinearLoss):
         intercept: bool = False,
         sample_weight: Any = None,
         transformer: Any = None,
-        newton: bool | None = None,
         client: Any = None,
         retries: int = 2,
     ) -> None:
@@ -371,10 +361,9 @@ class PartitionedGLM(LinearLoss):
             raise TypeError(message("y", y, "given: a Dask array or Series, divided as X is"))
         self.design = PartitionedDesign(table, family, intercept, engine)
         self.l2 = check.nonnegative("l2", l2)
-        self.newton = None if newton is None else check.flag("newton", newton)
         self._classes = classes
         # The last point with what a pass found there.
-        self._known: tuple[Vector, float, Vector, Matrix | None] | None = None
+        self._known: tuple[Vector, float, Vector] | None = None
 
     @property
     def passes(self) -> list[Pass]:
@@ -403,26 +392,14 @@ class PartitionedGLM(LinearLoss):
         gradient = CLUSTER.reading * entries + outputs * (2.0 * entries + 15.0 * rows)
         return Work(gradient, gram * outputs * (outputs + 1) / 2, rows, self.design.width)
 
-    @cached_property
-    def returns_hessians(self) -> bool:
-        """Whether a pass returns the Hessian with the gradient."""
-        if self.newton is not None:
-            return self.newton
-        # Newton's steps are fewer by a third, so that they may cost half as much again.
-        return self.work.hessian <= self.work.gradient / 2
-
     @property
     def gradient_source(self) -> str:
-        """What a pass returns and why, and what it costs."""
+        """What a pass costs."""
         if self.design.seen is None:
             return "no pass was made"
-        work, count = self.work, len(self.design.table.parts)
-        times = [each.seconds for each in self.passes]
-        which = "the Hessian: Newton" if self.returns_hessians else "no Hessian: quasi-Newton"
-        each = f"{work.hessian / work.rows:.3g} ns a row for it, {work.gradient / work.rows:.3g}"
-        why = f"about {each} for reading and the gradient" if self.newton is None else "as asked"
-        size = f"{count} partitions, {work.rows:,} rows, {np.median(times):.3g} s each"
-        return f"a pass returns {which} steps ({why}); {len(times)} passes ({size})"
+        times, count = [each.seconds for each in self.passes], len(self.design.table.parts)
+        size = f"{count} partitions, {self.design.rows:,} rows, {np.median(times):.3g} s each"
+        return f"{len(times)} passes ({size})"
 
     @property
     def facts(self) -> Facts:
@@ -442,10 +419,14 @@ class PartitionedGLM(LinearLoss):
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) of one pass."""
-        known = self._known
-        if known is None or not np.array_equal(known[0], w):
-            known = self._known = self._pass(w, hessian=self.returns_hessians)
-        return known[1], known[2].copy()
+        if self._known is None or not np.array_equal(self._known[0], w):
+            w = self._point(w).copy()
+            # A batch of all rows: full passes of losses in memory reduce the labels first.
+            question = "value_and_gradient", w, slice(None)
+            value, gradient = self.design.mean("gradient", self.family, [question])
+            value += float(w @ (self._strengths * w)) / 2
+            self._known = w, value, gradient + self.ridge(w)
+        return self._known[1], self._known[2].copy()
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in one pass."""
@@ -455,27 +436,9 @@ class PartitionedGLM(LinearLoss):
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w), of one pass."""
-        if self.curvature(w) is None:
-            self._known = self._pass(w, hessian=True)
-        known = self.curvature(w)
-        assert known is not None
-        return known.copy()
-
-    def curvature(self, w: Vector) -> Matrix | None:
-        """Return the Hessian if it came with the last gradient."""
-        known = self._known
-        return known[3] if known is not None and np.array_equal(known[0], w) else None
-
-    def _pass(self, w: Vector, *, hessian: bool) -> tuple[Any, ...]:
-        """Return a point with the loss, the gradient and perhaps the Hessian there."""
-        w = self._point(w)
-        # A batch of all rows: full passes of losses in memory reduce the labels first.
-        questions: list[Question] = [("value_and_gradient", w, slice(None))]
-        questions += [("hessian", w)] * hessian
-        value, gradient, *more = self.design.mean("gradient", self.family, questions)
-        value += float(w @ (self._strengths * w)) / 2
-        matrix = more[0] + np.diag(self._strengths) if more else None
-        return w.copy(), value, gradient + self.ridge(w), matrix
+        question = "hessian", self._point(w)
+        (matrix,) = self.design.mean("Hessian", self.family, [question])
+        return matrix + np.diag(self._strengths)
 
     def _point(self, w: Vector, name: str = "w") -> Vector:
         check.require_point(name, w, self.dim)
