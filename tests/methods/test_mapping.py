@@ -114,14 +114,14 @@ def test_a_coarse_model_of_another_law_costs_little_more_than_none():
 
 
 def test_budgets_hold_before_every_call():
-    for limit in (1, 2, 5, 9, 14):
+    for limit in (1, 2, 5, 9):
         counted = Counting()
         found = minimize(problem(counted), START, budget=Budget(target_calls=limit))
         assert len(counted.points) == found.ledger.target_calls <= limit
         assert found.status is Status.BUDGET_SPENT
 
 
-@pytest.mark.parametrize("at", [1, 4, 8, 12])
+@pytest.mark.parametrize("at", [1, 4, 8])
 def test_a_fit_that_is_broken_off_resumes_bit_for_bit_and_pays_nothing_twice(at, tmp_path):
     whole = minimize(problem(), START)
     counted = Counting()

@@ -2,18 +2,21 @@ r"""Manifold mapping: a coarse model's outputs are mapped to a fine one's, one f
 
 With the outputs f of the fine model and c of the coarse one, the model around the best point w is
 
-.. math:: m(x) = f(w) + S\,(c(x) - c(w)), \qquad S = I + (\Delta F - \Delta C)\,\Delta C^+,
+.. math:: m(x) = f(w) + c(x) - c(w) + (\Delta F - \Delta C)\,
+          \tilde{\Delta C}^{+}\,(\tilde c(x) - \tilde c(w)),
 
 where the columns of ΔF and ΔC are the changes of both in the last d steps (Echeverría and Hemker,
-2005). It agrees with f at w and, as far as the coarse model's changes are independent, at the
-points before. The loss of m is minimised within a box around w, the fine model is called there, and
-the box grows or shrinks by how well the loss was predicted. No derivative of f is taken.
+2005), and c̃ is c with the parameters themselves appended, at a small weight: so a parameter that
+the coarse model does not see is learnt, too. The model agrees with f at w and at the points before.
+Its loss is minimised within a box around w, the fine model is called there, and the box grows or
+shrinks by how well the loss was predicted. No derivative of f is taken.
 
-If steps have failed several times in a row or misled twice, or nothing more is promised, one more
-call near the best point shows whether f is noisy. Then SciPy's least squares (L-BFGS-B for other
-losses) goes on from there with differences of f alone, and its end is judged by them. That solver
-is run anew after each answer, on the answers that are known: what it asks for next, and no more, is
-asked of f. So nothing of it needs to be saved but the answers.
+If steps have failed several times in a row, one has misled, or nothing more is promised, one more
+call near the best point shows whether f is noisy. Then the coarse model is left alone: differences
+of f give its Jacobian B at the best point, and steps minimise the loss of ``f(w) + B (x − w)`` in a
+box (Gauss, Newton, Levenberg, Marquardt). Each answer corrects B along its step (Broyden).
+Differences are taken anew if a step with a corrected B fails, or gains less than the calls since
+the last differences gained on average. The run ends if B is fresh and promises nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, from_numpy, rounding, to_numpy
 from proxyprox._util.validation import has
 from proxyprox.inner.base import NonFiniteError
@@ -49,26 +53,21 @@ class MappingPolicy:
     Attributes
     ----------
     failures : int
-        Steps in a row that gain next to nothing, after which differences take over.
-    misled : int
-        Steps in all after which the loss rose by more than it was to fall: differences take over.
+        Steps of the mapping in a row that fail, after which differences take over.
     much : float
-        Promises of a smaller share of the loss cannot mislead.
-    gain : float
-        The share of the loss that is next to nothing.
-    smallest : float
-        A box smaller than this, in units of the parameters, says that the mapping misleads.
-    promised : float
-        A step that promises a smaller share of the loss is not tried.
+        A step that promised more than this share of the loss, and raised the loss by more than it
+        promised to lower it, has misled: differences take over.
     followed : float
-        A step that gains less than this share of what it promised is a failure, too.
+        A step that gains less than this share of what it promised fails.
+    done : float
+        A step that promises a smaller share of the loss is not tried.
     grown, shrunk : float
-        How much the box grows after a gain, and shrinks after a loss. The growth keeps steps along
-        flat valleys short while the mapping is young.
-    dependent : float
-        Changes of the coarse outputs are dependent below this share of the largest.
-    searches, first_search : int
-        Iterations for the loss of the mapped model; for the coarse model's own minimum.
+        How much the box of the mapping grows after a gain, and shrinks after a loss. The growth
+        keeps steps along flat valleys short while the mapping is young.
+    appended : float
+        The weight of the parameters beside the coarse outputs, which a unit changes by 1.
+    searches : int
+        Iterations for the loss of a model.
     nearby : float
         The distance, in units of the parameters, at which outputs differ by noise alone.
     noisy : float
@@ -76,37 +75,29 @@ class MappingPolicy:
         coarse ones change in a unit.
     longest : float
         The longest difference that noise leads to, in units of the parameters.
-    bound : float
-        Parameters that are nearer to a bound, in their units, rest there.
-    done : float
-        A share of the loss that is not worth another step at the end.
     """
 
-    failures: int = 6
-    misled: int = 2
+    failures: int = 3
     much: float = 0.01
-    gain: float = 1e-5
-    smallest: float = 0.03
-    promised: float = 1e-8
     followed: float = 0.1
+    done: float = 1e-8
     grown: float = 1.5
     shrunk: float = 3.0
-    dependent: float = 1e-6
+    appended: float = 0.03
     searches: int = 12
-    first_search: int = 60
     nearby: float = 1e-9
     noisy: float = 1e-6
     longest: float = 0.3
-    bound: float = 1e-6
-    done: float = 1e-8
 
 
 @dataclass(frozen=True)
 class MappingState:
-    """The best point with both models' outputs, the changes so far, and the open points.
+    """The best point with the fine outputs, what both models showed so far, and the open points.
 
-    ``stage`` is "start", "map", "noise", "polish" or "end". ``answers`` are points and fine outputs
-    since the differences began, one after the other.
+    ``stage`` is "start", "map", "noise", "differences", "step" or "end". ``changes`` are those of
+    the fine outputs, ``cheap_changes`` those of the coarse ones, ``moves`` those of the parameters
+    in their units. ``jacobian`` is of the fine outputs: ``fresh`` from differences, then corrected.
+    ``cycle`` is the loss when differences were last taken, ``spent`` the calls since.
     """
 
     w: Vector
@@ -118,29 +109,24 @@ class MappingState:
     stage: str = "start"
     value: float = math.inf
     fine: Any = None
-    coarse: Any = None
     radius: float = 1.0
     promise: float = 0.0
     failed: int = 0
-    misled: int = 0
     changes: list[Array] = field(default_factory=list)
-    coarse_changes: list[Array] = field(default_factory=list)
-    noise: float = 0.0
-    answers: list[Array] = field(default_factory=list)
+    cheap_changes: list[Array] = field(default_factory=list)
+    moves: list[Array] = field(default_factory=list)
+    weight: float = 0.0
     steps: Any = None
+    blur: float = 0.0
+    jacobian: Any = None
+    fresh: bool = False
     slopes: Any = None
-    gradient: Any = None
+    cycle: float = math.inf
+    spent: int = 0
     first: float = math.nan
+    gradient: Any = None
     left: float = math.nan
     note: str = ""
-
-
-class Unanswered(Exception):  # noqa: N818 - a question, not a mistake
-    """A solver asks for the fine model's outputs at points where they are not known."""
-
-    def __init__(self, points: list[Array]) -> None:
-        super().__init__()
-        self.points = points
 
 
 @dataclass(frozen=True)
@@ -168,34 +154,39 @@ class ManifoldMapping(Method):
     standard errors 0.0407, 0.0183.
     """
 
+    points: int = 1
+
     exact: ClassVar[bool] = True
     backtracks: ClassVar[bool] = True
     asks_outputs: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("outputs",)
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        check.whole("points", self.points)
 
     def defaults(self) -> None:
         """Return None: no subproblem of the usual kind is solved."""
 
     def init(self, w0: Vector, problem: Any) -> MappingState:
         """Find the coarse model's minimum, where the first call will be."""
-        start = to_numpy(w0).astype(np.float64)
+        start = _float64(w0)
         box = problem.penalty if isinstance(problem.penalty, Box) else Box(-math.inf, math.inf)
-        low, high = (to_numpy(limit).astype(np.float64) for limit in box.limits(w0))
-        units = np.maximum(np.abs(start), 1.0)
-        if problem.scales is not None:
-            units = to_numpy(problem.scales).astype(np.float64)
+        low, high = map(_float64, box.limits(w0))
+        scales = problem.scales
+        units = np.maximum(np.abs(start), 1.0) if scales is None else _float64(scales)
         state = MappingState(w0, units, low, high, [start])
-        proxy, steps = problem.proxy, MappingPolicy.first_search
         try:
-            found = lowest(proxy, coarse_model(proxy), start, low, high, steps)
+            cheap = coarse_model(problem.proxy)
+            found, _ = lowest(problem.proxy, cheap, start, low, high, 5 * MappingPolicy.searches)
         except (ValueError, np.linalg.LinAlgError):
             note = "No minimum of the coarse model was found: the run began at w0."
             return replace(state, note=note)
-        return replace(state, points=[found.x])
+        return replace(state, points=[found])
 
     def keep_start(self, state: MappingState) -> MappingState:
         """Ask about w0 as well as about the coarse model's minimum: at once, if there are two."""
-        start = to_numpy(state.w).astype(np.float64)
+        start = _float64(state.w)
         others = [point for point in state.points if not np.array_equal(point, start)]
         return replace(state, points=[start, *others])
 
@@ -207,180 +198,220 @@ class ManifoldMapping(Method):
     def tell(self, state: MappingState, answers: Answers, step: OuterStep) -> MappingState:
         """Take the outputs at the open points, and find the next ones."""
         proxy, outputs = step.proxy, list(answers.outputs)
-        before = state
         state = replace(state, k=state.k + 1)
-        state = self._improved(state, outputs, proxy)
+        if state.stage == "start":
+            return self._begun(state, outputs, proxy)
+        if state.stage == "map":
+            return self._mapped(self._learnt(state, outputs, proxy), proxy)
+        if state.stage == "noise":
+            return self._differences(self._measured(state, outputs[0], proxy))
+        if state.stage == "differences":
+            return self._stepped(self._differentiated(state, outputs, proxy), proxy)
+        return self._stepped(self._corrected(state, outputs, proxy), proxy)
+
+    def _begun(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+        """Return the state at the better start, with the size of the coarse model's changes."""
+        start = _float64(state.w)
+        state = _improved(state, outputs, proxy)
         if not math.isfinite(state.value):
-            if len(state.points) == 1 and not np.array_equal(state.points[0], to_numpy(state.w)):
+            if len(state.points) == 1 and not np.array_equal(state.points[0], start):
                 note = "The fine model has no finite loss at the coarse minimum: it began at w0."
-                return replace(state, points=[to_numpy(state.w).astype(np.float64)], note=note)
+                return replace(state, points=[start], note=note)
             text = "the fine model's loss is NaN or infinite at every start"
             raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
-        if state.stage == "start":
-            return self._mapped(replace(state, stage="map"), proxy)
-        if state.stage == "map":
-            return self._mapped(self._learnt(before, state, outputs[0], proxy), proxy)
-        if state.stage == "noise":
-            return self._polished(self._measured(state, outputs[0], proxy), proxy)
-        if state.stage == "polish":
-            pairs = zip(before.points, outputs, strict=True)
-            added = [part for pair in pairs for part in pair]
-            return self._polished(replace(state, answers=[*state.answers, *added]), proxy)
-        return state
-
-    def _improved(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
-        """Return the state at the lowest one of the points so far."""
-        for point, fine in zip(state.points, outputs, strict=True):
-            value = proxy.loss_of(fine)
-            if value < state.value:
-                w = from_numpy(point, like=state.w)
-                state = replace(state, w=w, value=value, fine=fine, coarse=None)
-        return state
-
-    def _learnt(
-        self, before: MappingState, state: MappingState, fine: Array, proxy: Any
-    ) -> MappingState:
-        """Return the state with the change that the last step showed, and another box."""
-        policy, point = MappingPolicy, before.points[0]
-        coarse = coarse_model(proxy)(point)
-        if state.value < before.value:
-            state = replace(state, coarse=coarse)
-        F, C = before.changes, before.coarse_changes
-        if np.isfinite(fine).all() and np.isfinite(coarse).all():
-            F, C = [*F, fine - before.fine], [*C, coarse - before.coarse]
-        value = proxy.loss_of(fine)
-        gain = before.value - value if math.isfinite(value) else -math.inf
-        radius = before.radius * (policy.grown if gain > 0 else 1 / policy.shrunk)
-        good = gain > max(policy.followed * before.promise, policy.gain * before.value)
-        failed = 0 if good else before.failed + 1
-        much = before.promise > policy.much * before.value
-        misled = before.misled + (much and gain < -before.promise)
-        kept = len(point)
-        return replace(
-            state, changes=F[-kept:], coarse_changes=C[-kept:], radius=radius, failed=failed,
-            misled=misled,
-        )  # fmt: skip
-
-    def _mapped(self, state: MappingState, proxy: Any) -> MappingState:
-        """Return the state with the minimum of the mapped model's loss as the next point."""
-        policy, w = MappingPolicy, to_numpy(state.w).astype(np.float64)
-        cheap = coarse_model(proxy)
-        coarse = cheap(w) if state.coarse is None else state.coarse
+        w, cheap = _float64(state.w), coarse_model(proxy)
+        coarse = cheap(w)
         if coarse.shape != state.fine.shape:
             raise ValueError(
                 f"The coarse model returned {coarse.size} outputs, the fine one {state.fine.size}: "
                 "outputs are mapped one to one. Let both return the same quantities."
             )
-        state = replace(state, coarse=coarse)
-        inverse, gap = np.zeros((len(w), coarse.size)), np.zeros((coarse.size, len(w)))
+        size = float(np.sqrt(np.mean(_sensitivity(cheap, w, state.units) ** 2)))
+        size = size if math.isfinite(size) else 0.0
+        weight = MappingPolicy.appended * size * math.sqrt(coarse.size)
+        return self._mapped(replace(state, stage="map", weight=weight), proxy)
+
+    # -- the mapping --------------------------------------------------------------------------
+
+    def _learnt(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+        """Return the state with the changes that a step showed, and another box."""
+        policy, cheap = MappingPolicy, coarse_model(proxy)
+        before, state = state, _improved(state, outputs, proxy)
+        w, here = _float64(state.w), cheap(_float64(state.w))
+        changes, cheap_changes, moves = state.changes, state.cheap_changes, state.moves
+        # The others first: what the step itself showed is remembered longest.
+        pairs = [*zip(before.points, outputs, strict=True), (_float64(before.w), before.fine)]
+        for point, fine in reversed(pairs):
+            coarse = cheap(point)
+            if np.isfinite(fine).all() and np.isfinite(coarse).all() and (point != w).any():
+                changes, cheap_changes = (
+                    [*changes, fine - state.fine],
+                    [*cheap_changes, coarse - here],
+                )
+                moves = [*moves, (point - w) / state.units]
+        gain, kept = before.value - state.value, len(w)
+        value = proxy.loss_of(outputs[0])
+        rise = value - before.value if math.isfinite(value) else math.inf
+        good = gain > policy.followed * before.promise
+        failed = 0 if good else before.failed + 1
+        much = before.promise > policy.much * abs(before.value)
+        misled = failed > 0 and much and rise > before.promise
+        return replace(
+            state, changes=changes[-kept:], cheap_changes=cheap_changes[-kept:],
+            moves=moves[-kept:], failed=failed,
+            radius=before.radius * (policy.grown if gain > 0 else 1 / policy.shrunk),
+            stage="noise" if misled or failed >= policy.failures else "map",
+        )  # fmt: skip
+
+    def _mapped(self, state: MappingState, proxy: Any) -> MappingState:
+        """Return the state with the minimum of the mapped model's loss as the next point."""
+        w, cheap = _float64(state.w), coarse_model(proxy)
+        coarse, size = cheap(w), state.fine.size
+        inverse, gap = np.zeros((len(w), size + len(w))), np.zeros((size, len(w)))
         if state.changes:
-            F, C = np.array(state.changes).T, np.array(state.coarse_changes).T
-            inverse, gap = np.linalg.pinv(C, rcond=policy.dependent), F - C
-        low = np.maximum(state.lower, w - state.radius * state.units)
-        high = np.minimum(state.upper, w + state.radius * state.units)
+            F, C = np.array(state.changes).T, np.array(state.cheap_changes).T
+            seen = np.vstack([C, state.weight * np.array(state.moves).T])
+            inverse, gap = np.linalg.pinv(seen, rcond=rounding(power=1 / 2)), F - C
 
         def model(x: Array) -> Array:
             change = cheap(x) - coarse
-            return np.asarray(state.fine + change + gap @ (inverse @ change))
+            seen = np.append(change, state.weight * (x - w) / state.units)
+            return np.asarray(state.fine + change + gap @ (inverse @ seen))
 
-        found = None
-        trusted = state.failed < policy.failures and state.misled < policy.misled
-        trusted = trusted and state.radius >= policy.smallest
-        if trusted and np.isfinite(coarse).all():
+        if state.stage == "map" and np.isfinite(coarse).all():
             # Without a finite loss beside w, differences take over.
             with contextlib.suppress(ValueError, np.linalg.LinAlgError):
-                found = lowest(proxy, model, w, low, high, policy.searches)
-        promise = state.value - size_of(found.terms) if found is not None else 0.0
-        if found is None or not promise > policy.promised * abs(state.value):
-            return self._nearby(state)
-        return replace(state, points=[found.x], promise=promise)
-
-    def _nearby(self, state: MappingState) -> MappingState:
-        """Ask beside the best point, where outputs differ by noise alone."""
-        w = to_numpy(state.w).astype(np.float64)
+                found, promise = self._lowest_nearby(state, model, proxy)
+                if promise > MappingPolicy.done * abs(state.value):
+                    return replace(state, points=found, promise=promise)
         side = np.where(w + MappingPolicy.nearby * state.units <= state.upper, 1.0, -1.0)
         point = np.clip(w + MappingPolicy.nearby * side * state.units, state.lower, state.upper)
         return replace(state, stage="noise", points=[point])
 
+    def _lowest_nearby(
+        self, state: MappingState, model: Model, proxy: Any
+    ) -> tuple[list[Array], float]:
+        """Return the minimum of a model's loss in the box, points beside it, and the promise."""
+        w, reach = _float64(state.w), state.radius * state.units
+        low, high = np.maximum(state.lower, w - reach), np.minimum(state.upper, w + reach)
+        x, value = lowest(proxy, model, w, low, high, MappingPolicy.searches)
+        found = [x]
+        if self.points > 1:
+            step = (x - w) / state.units
+            # Directions that the last moves say least of, the least known first.
+            moves = np.array([*state.moves, step])
+            known = moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), math.ulp(0.0))
+            rows = np.linalg.svd(known)[2][::-1][: self.points - 1]
+            for row in rows:
+                away = 0.5 * float(np.abs(step).max()) * row / np.abs(row).max() * state.units
+                found.append(np.clip(x + away, state.lower, state.upper))
+        return found, state.value - value
+
+    # -- noise and differences ----------------------------------------------------------------
+
     def _measured(self, state: MappingState, fine: Array, proxy: Any) -> MappingState:
         """Return the state with the noise, and the length of differences that it asks for."""
-        policy, w = MappingPolicy, to_numpy(state.w).astype(np.float64)
-        cheap = coarse_model(proxy)
-        here = cheap(w)
-        smooth = _rms(cheap(state.points[0]) - here) / policy.nearby
+        policy, w, cheap = MappingPolicy, _float64(state.w), coarse_model(proxy)
+        smooth = _rms(cheap(state.points[0]) - cheap(w)) / policy.nearby
         size = max(_rms(state.fine), smooth if math.isfinite(smooth) else 0.0)
         noise = _rms(fine - state.fine) / math.sqrt(2)
-        start = [w, state.fine]
+        state = _improved(state, [fine], proxy)
         if not noise > policy.noisy * size:
-            steps = rounding(power=1 / 2) * np.maximum(np.abs(w), state.units)
-            return replace(state, stage="polish", answers=start, steps=steps)
+            return state
         # A difference over h has the errors σ/h and |f''| h/2; f'' is of the size of f' in a unit.
-        near = rounding(power=1 / 3)
-        change = [
-            cheap(w + near * u * e) - here for u, e in zip(state.units, np.eye(len(w)), strict=True)
-        ]
-        slope = np.sqrt(np.mean(np.square(change), axis=1)) / near
+        slope = np.sqrt(np.mean(_sensitivity(cheap, w, state.units) ** 2, axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.sqrt(noise / slope)
         share = np.where(np.isfinite(share), share, policy.longest)
         steps = state.units * np.clip(share, rounding(power=1 / 3), policy.longest)
         note = f"The fine model's outputs vary by {noise / size:.1g} of their size from one point "
         note += "to the next: noise. Differences were lengthened accordingly."
+        terms, others = proxy.terms(state.fine), proxy.terms(fine)
+        # What the loss varies by: promises of less are noise.
+        blur = (
+            abs(others - terms) if np.ndim(terms) == 0 else np.linalg.norm(terms * (others - terms))
+        )
         text = f"{state.note} {note}".lstrip()
-        return replace(state, stage="polish", answers=start, steps=steps, noise=noise, note=text)
+        return replace(state, steps=steps, blur=float(blur) / math.sqrt(2), note=text)
 
-    def _polished(self, state: MappingState, proxy: Any) -> MappingState:
-        """Return the state with what the solver with differences asks next, or at its end."""
-        parts = state.answers
-        known = {w.tobytes(): z for w, z in zip(parts[::2], parts[1::2], strict=True)}
+    def _differences(self, state: MappingState) -> MappingState:
+        """Return the state with the points that differences at the best one take."""
+        w, steps = _float64(state.w), state.steps
+        if steps is None:
+            steps = rounding(power=1 / 2) * np.maximum(np.abs(w), state.units)
+        up, down = state.upper - w, w - state.lower
+        moves = np.where(
+            (steps <= up) | (up >= down), np.minimum(steps, up), -np.minimum(steps, down)
+        )
+        points = [w + move * e for move, e in zip(moves, np.eye(len(w)), strict=True) if move]
+        return replace(state, stage="differences", points=points)
 
-        def fine(x: Array) -> Array:
-            if x.tobytes() not in known:
-                raise Unanswered([x.copy()])
-            return known[x.tobytes()]
-
-        def slopes(x: Array) -> Array:
-            sides = np.where(x + state.steps <= state.upper, 1.0, -1.0)
-            moved = [
-                x + side * h * e
-                for side, h, e in zip(sides, state.steps, np.eye(len(x)), strict=True)
-            ]
-            missing = [point for point in moved if point.tobytes() not in known]
-            if missing:
-                raise Unanswered(missing)
-            here = fine(x)
-            columns = [
-                (known[point.tobytes()] - here) / (point[j] - x[j]) for j, point in enumerate(moved)
-            ]
-            # If the model fails beside x, nothing is known of that parameter.
-            return np.asarray(np.nan_to_num(np.stack(columns, axis=-1), posinf=0.0, neginf=0.0))
-
-        begin = parts[0]
-        try:
-            found = lowest(proxy, fine, begin, state.lower, state.upper, None, slopes)
-        except Unanswered as question:
-            return replace(state, points=question.points)
-        gradient, near = pulled(found.terms, found.slopes), MappingPolicy.bound * state.units
-        held = (found.x <= state.lower + near) & (gradient > 0)
-        held |= (found.x >= state.upper - near) & (gradient < 0)
-        free = np.where(held, 0.0, gradient)
+    def _differentiated(
+        self, state: MappingState, outputs: list[Array], proxy: Any
+    ) -> MappingState:
+        """Return the state with the Jacobian that differences gave, and the gradient there."""
+        w, jacobian = _float64(state.w), np.zeros((state.fine.size, len(state.units)))
+        for point, fine in zip(state.points, outputs, strict=True):
+            j = int(np.argmax(point != w))
+            # If the model fails beside w, nothing is known of that parameter.
+            jacobian[:, j] = np.nan_to_num(
+                (fine - state.fine) / (point[j] - w[j]), posinf=0, neginf=0
+            )
+        terms, slopes = proxy.slopes(state.fine, jacobian)
+        gradient, near = pulled(terms, slopes), rounding(power=1 / 3) * state.units
+        held = (w <= state.lower + near) & (gradient > 0)
+        held |= (w >= state.upper - near) & (gradient < 0)
+        gradient = np.where(held, 0.0, gradient)
         # What a step of Newton's promises: gᵀH⁺g/2, with parameters in comparable units.
-        H = proxy.hessian_of(fine(found.x), slopes(found.x))[np.ix_(~held, ~held)]
+        H = proxy.hessian_of(state.fine, jacobian)[np.ix_(~held, ~held)]
         size = np.sqrt(np.maximum(np.diag(H), math.ulp(0.0)))
-        scaled = free[~held] / size
+        scaled = gradient[~held] / size
         left = float(scaled @ np.linalg.pinv(H / np.outer(size, size)) @ scaled) / 2
-        best = proxy.loss_of(fine(found.x))
-        if best <= state.value:
-            state = replace(state, w=from_numpy(found.x, like=state.w), value=best)
-        try:
-            first = float(np.linalg.norm(pulled(*proxy.slopes(fine(begin), slopes(begin)))))
-        except Unanswered:
-            # SciPy begins a little inside the bounds.
-            first = 0.0
+        young = math.isnan(state.first)
         return replace(
-            state, stage="end", slopes=found.slopes, gradient=free, left=left, first=first,
-            points=[found.x],
+            state, stage="step", jacobian=jacobian, slopes=slopes, fresh=True, cycle=state.value,
+            spent=len(outputs), gradient=gradient, left=left,
+            first=float(np.linalg.norm(gradient)) if young else state.first,
+            radius=1.0 if young else state.radius,
         )  # fmt: skip
+
+    def _corrected(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+        """Return the state with Broyden's correction, a box by Nocedal and Wright's rule."""
+        w, jacobian, before = _float64(state.w), state.jacobian, state
+        for point, fine in zip(state.points, outputs, strict=True):
+            move = point - w
+            if np.isfinite(fine).all() and move.any():
+                missed, along = fine - state.fine - jacobian @ move, move / state.units**2
+                jacobian = jacobian + np.outer(missed, along) / (along @ move)
+        state = _improved(state, outputs, proxy)
+        gain, spent = before.value - state.value, before.spent + len(outputs)
+        away = float(np.abs((before.points[0] - w) / state.units).max())
+        if gain <= 0:
+            radius, again = away / 4, not before.fresh
+        else:
+            ratio = gain / before.promise
+            radius = max(state.radius, 2 * away) if ratio > 3 / 4 else state.radius
+            radius = away / 2 if ratio < 1 / 4 else radius
+            # Calls should gain as much, each, as those since the last differences did.
+            mean = _progress(before.cycle, before.value) / before.spent
+            again = _progress(before.value, state.value) / len(outputs) < mean
+        stage = "differences" if again else "step"
+        return replace(
+            state, jacobian=jacobian, radius=radius, spent=spent, stage=stage,
+            fresh=before.fresh and gain <= 0,
+        )  # fmt: skip
+
+    def _stepped(self, state: MappingState, proxy: Any) -> MappingState:
+        """Return the state with the minimum of the linear model's loss as the next point."""
+        w = _float64(state.w)
+        if state.stage == "differences":
+            return self._differences(state)
+        found, promise = self._lowest_nearby(
+            state, lambda x: state.fine + state.jacobian @ (x - w), proxy
+        )
+        if promise > max(MappingPolicy.done * abs(state.value), state.blur):
+            return replace(state, points=found, promise=promise)
+        return replace(state, stage="end") if state.fresh else self._differences(state)
 
     def ends(self, state: MappingState, tol: float, atol: float) -> Status | None:
         """Return how the run ends, judged by differences at the answer; None if it goes on."""
@@ -388,7 +419,7 @@ class ManifoldMapping(Method):
             return None
         small = float(np.linalg.norm(state.gradient)) <= max(tol * state.first, atol)
         small = small or state.left <= MappingPolicy.done * abs(state.value)
-        return Status.CONVERGED if small and not state.noise else Status.STALLED
+        return Status.CONVERGED if small and not state.blur else Status.STALLED
 
     def note(self, state: MappingState) -> str:
         """Say what was met on the way."""
@@ -396,22 +427,38 @@ class ManifoldMapping(Method):
 
     def details(self, state: MappingState) -> Uncertainty | None:
         """Return standard errors and correlations, if the run has taken differences at its end."""
-        if state.slopes is None or np.ndim(state.slopes) != 2:
+        if state.stage != "end" or np.ndim(state.slopes) != 2:
             return None
         return uncertainty(state.slopes, state.value)
+
+
+def _float64(w: Any) -> Array:
+    return to_numpy(w).astype(np.float64)
 
 
 def _rms(x: Array) -> float:
     return float(np.sqrt(np.mean(x**2)))
 
 
-@dataclass(frozen=True)
-class Found:
-    """A minimum: the point, the loss's terms and their derivative there."""
+def _progress(before: float, after: float) -> float:
+    """Return the logarithm of the ratio of two losses; what is like it if they are negative."""
+    return math.log1p((before - after) / max(abs(after), math.ulp(0.0)))
 
-    x: Array
-    terms: Any
-    slopes: Array
+
+def _improved(state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+    """Return the state at the lowest one of the points so far."""
+    for point, fine in zip(state.points, outputs, strict=True):
+        value = proxy.loss_of(fine)
+        if value < state.value:
+            state = replace(state, w=from_numpy(point, like=state.w), value=value, fine=fine)
+    return state
+
+
+def _sensitivity(cheap: Model, w: Array, units: Array) -> Array:
+    """Return the changes of the coarse outputs by the parameters, in their units."""
+    near, here = rounding(power=1 / 3), cheap(w)
+    moved = [cheap(w + near * move) for move in np.diag(units)]
+    return np.stack([(other - here) / near for other in moved], axis=-1)
 
 
 def coarse_model(proxy: Any) -> Model:
@@ -420,41 +467,33 @@ def coarse_model(proxy: Any) -> Model:
 
 
 def lowest(
-    loss: Any, model: Model, w: Array, low: Array, high: Array, steps: int | None,
-    slopes: Callable[[Array], Array] | None = None,
-) -> Found:  # fmt: skip
-    """Minimise the loss of a model's outputs within bounds: SciPy's solver, from w.
-
-    Without ``slopes`` the model is cheap, and SciPy takes its differences.
-    """
+    loss: Any, model: Model, w: Array, low: Array, high: Array, steps: int
+) -> tuple[Array, float]:
+    """Minimise the loss of a cheap model's outputs within bounds: SciPy's solver, from w."""
 
     def terms(x: Array) -> Any:
         with np.errstate(all="ignore"):
             return loss.terms(model(x))
 
-    def derivative(x: Array) -> Array:
-        assert slopes is not None
-        return np.asarray(loss.slopes(model(x), slopes(x))[1])
-
     # SciPy's optimisers take long to import, and most runs need none.
     from scipy.optimize import Bounds, least_squares, minimize
 
-    fixed = high - low <= 0
-    start = np.clip(w, low, high)
+    fixed, start = high - low <= 0, np.clip(w, low, high)
     # SciPy wants room between bounds.
     low, high = np.where(fixed, low - 1e-12, low), np.where(fixed, high + 1e-12, high)
     if np.ndim(terms(start)):
-        solved = least_squares(
-            terms, start, "2-point" if slopes is None else derivative, (low, high),
-            x_scale=1.0, max_nfev=steps,
-        )  # fmt: skip
-        return Found(solved.x, solved.fun, solved.jac)
-    solved = minimize(
-        terms, start, jac=None if slopes is None else derivative, method="L-BFGS-B",
-        bounds=Bounds(low, high),
-        options={} if steps is None else {"maxiter": 3 * steps},
-    )  # fmt: skip
-    return Found(solved.x, float(solved.fun), np.asarray(solved.jac))
+        solved = least_squares(terms, start, bounds=(low, high), max_nfev=steps)
+        found, value = solved.x, size_of(solved.fun)
+    else:
+        solved = minimize(
+            terms,
+            start,
+            method="L-BFGS-B",
+            bounds=Bounds(low, high),
+            options={"maxiter": 3 * steps},
+        )
+        found, value = solved.x, float(solved.fun)
+    return np.where(fixed, start, found), value
 
 
 def maps_outputs(problem: Any) -> bool:
