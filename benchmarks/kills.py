@@ -342,7 +342,7 @@ def main() -> None:
     parser.add_argument("--setups", default=",".join(SETUPS))
     given = parser.parse_args()
     names = given.setups.split(",")
-    modules = ["proxyprox_app.cli.run", "experiments.report.page", "proxyprox_app.study.problem"]
+    modules = ["proxyprox_app.cli.run", "experiments.report.page", "proxyprox_app.problem"]
     if {"mushrooms", "workers"} & set(names):
         modules.append("experiments.mushrooms")
     for module in modules:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyprox._util.extras import require
-from proxyprox_app.study.tables import COMPRESSIONS, read_bytes
+from proxyprox_app.tables import COMPRESSIONS, read_bytes
 
 # Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it.
 BASE_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"

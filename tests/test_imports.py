@@ -38,8 +38,10 @@ LAYERS = [
     ["private", "simulation"],
     ["_public"],
     # The application, built on the library.
-    ["proxyprox_app.page"],
-    ["proxyprox_app.study"],
+    ["proxyprox_app.page", "proxyprox_app.tables"],
+    ["proxyprox_app.columns", "proxyprox_app.demo"],
+    ["proxyprox_app.fit", "proxyprox_app.problem"],
+    ["proxyprox_app.model"],
     ["proxyprox_app.cli"],
     ["__main__"],
 ]
@@ -225,7 +227,7 @@ ALONE = {
     "app": (
         [*SCIKIT, "matplotlib", "typer", "rich", "pandas", "pyarrow", "jinja2", "pydantic"],
         "import proxyprox.sklearn as part, proxyprox_app.cli, proxyprox_app.page\n"
-        "import proxyprox_app.study.fit, proxyprox_app.study.problem, proxyprox_app.study.demo",
+        "import proxyprox_app.fit, proxyprox_app.problem, proxyprox_app.demo",
     ),
 }
 

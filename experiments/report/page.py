@@ -29,6 +29,7 @@ from experiments.report.summary import (
 from proxyprox._util.extras import require
 from proxyprox._util.files import atomic_write_text
 from proxyprox._util.text import printable
+from proxyprox_app.page import number
 
 TERMS: dict[str, str] = tomllib.loads(
     resources.files("experiments.report").joinpath("templates/glossary.toml").read_text("utf-8")
@@ -204,18 +205,3 @@ def _settings(mapping: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         items = value if isinstance(value, list | tuple) else [value]
         texts = [f"{item:g}" if isinstance(item, float) else str(item) for item in items]
         yield name, without_home(", ".join(texts) or "none").replace("None", "none")
-
-
-def number(value: Any) -> str:
-    """Write a value for a reader.
-
-    Examples
-    --------
-    >>> number(12345), number(0.0000123), number(2.5), number(None), number("a")
-    ('12,345', '1.23e-05', '2.5', '–', 'a')
-    """
-    if value is None or value != value:
-        return "–"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return f"{value:,.0f}" if abs(value) < 1e9 and value % 1 == 0 else f"{value:,.4g}"

@@ -53,9 +53,8 @@ def write_page(path: Path, **content: Any) -> Path:
     versions = (
         f"proxyprox {__version__}, numpy {np.__version__}, Python {platform.python_version()}"
     )
-    command = content["command"].replace(str(Path.home()), "~")
-    template = environment.get_template("page.html")
-    text = template.render({**content, "command": command, "versions": versions, "shown": number})
+    made = {"command": content["command"].replace(str(Path.home()), "~"), "shown": number}
+    text = environment.get_template("page.html").render({**content, **made, "versions": versions})
     atomic_write_text(path, text + "\n")
     return path
 
@@ -102,12 +101,11 @@ def curves_svg(
     matplotlib: Any = require("matplotlib", extra="app", purpose="drawing figures")
     figures: Any = require("matplotlib.figure", extra="app", purpose="drawing figures")
     ticker: Any = require("matplotlib.ticker", extra="app", purpose="drawing figures")
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     look = {
         "svg.fonttype": "none", "svg.hashsalt": title, "font.size": 12, "text.parse_math": False,
         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
-        "grid.alpha": 0.25, "legend.frameon": False,
-        **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color",
-                         "ytick.color", "grid.color"), _INK),
+        "grid.alpha": 0.25, "legend.frameon": False, **dict.fromkeys(inked, _INK),
     }  # fmt: skip
     with matplotlib.rc_context():
         # The user's own settings would change the page.
@@ -137,7 +135,6 @@ def curves_svg(
     svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
     # Names that nothing refers to would be many times in one page.
     svg = re.sub(r' id="(?![mp][0-9a-f]{10}")[^"]*"|<metadata>.*?</metadata>', "", svg, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg)
-    svg = re.sub(r'(<svg[^>]*?) (?:width|height)="[^"]*"', r"\1", svg)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg)
     label = escape(printable(f"{title}: {'; '.join(ends)}"), quote=True)
     return svg.replace("<svg", f'<svg class="plot" role="img" aria-label="{label}"', 1)

@@ -1,6 +1,6 @@
 """The command line: ``demo``, ``run``, ``predict``, ``audit``, ``label``, ``plan`` and others.
 
-A command is a file of this package and a line below. It imports what it needs when it is called,
+A command is a function of this package and named below. It imports what it needs when it is called,
 so that ``--help`` answers at once.
 """
 
@@ -13,7 +13,7 @@ import typer
 
 from proxyprox import __version__
 from proxyprox._util.signals import ending_signals
-from proxyprox_app.cli import audit, budget, demo, label, plan, predict, run
+from proxyprox_app.cli import audit, demo, label, run
 from proxyprox_app.cli.console import EscapingGroup, help_of
 
 __all__ = ["app", "main"]
@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for _command in (
-    demo.demo, run.run, predict.predict, audit.audit, label.label, plan.plan, budget.budget,
+    demo.demo, run.run, run.predict, audit.audit, label.label, audit.plan, audit.budget,
 ):  # fmt: skip
     app.command(**help_of(_command))(_command)
 

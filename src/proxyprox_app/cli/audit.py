@@ -1,4 +1,4 @@
-"""``proxyprox audit``: will this proxy pay, before anything is spent on a run."""
+"""What to know before and after: ``audit`` and ``plan`` of a run, ``budget`` of privacy."""
 
 from __future__ import annotations
 
@@ -9,69 +9,35 @@ from typing import Annotated, Any
 
 import typer
 
-from proxyprox_app.cli.console import (
-    CommandError,
-    Json,
-    Output,
-    command_line,
-    emit,
-    guarded,
-    output_folder,
-    say,
-    stdout,
-    tell_path,
-)
-
-QUANTITIES = {
-    "delta": "similarity δ: how differently proxy and target curve",
-    "H": "smoothness H: the target's strongest curvature",
-    "mu": "strong convexity μ: the target's weakest curvature",
-    "sigma2": "noise σ²: how far one batch's target gradient is off, squared",
-}
-
-SAMPLED = {
-    "SGD": "sgd",
-    "ProxyProx with the proxy as it is": "proxyprox",
-    "ProxyProx as the plan has it": "offered",
-}
-EXACT = {
-    "ProxyBFGS with this proxy": "rounds",
-    "ProxyBFGS without a proxy": "rounds_without",
-}
+from proxyprox._util.text import printable
+from proxyprox_app.cli.console import CommandError, Json, emit, guarded, say, stderr, stdout
 
 
 @guarded
 def audit(
-    context: typer.Context,
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.toml", help="Target, proxy, model.")
     ] = None,
     example: Annotated[bool, typer.Option("--example", help="Print a configuration.")] = False,
     epsilon: Annotated[float | None, typer.Option(help="Wanted suboptimality ε.")] = None,
     budget: Annotated[int, typer.Option(min=1, help="Most target gradients to use.")] = 400,
-    output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
     Without --epsilon a hundredth of the start's suboptimality is wanted. With batch_size = "all"
     every gradient is exact: three are used, and rounds of ProxyBFGS with and without the proxy are
-    compared, to a millionth. Without --output the folder is runs/ and the name of the
-    configuration, with "-audit" behind.
+    compared, to a millionth.
 
     Examples
     --------
     proxyprox audit --example > my.toml
     proxyprox audit my.toml
-    proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json
-
-    Written: audit.html and audit.json.
+    proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json > audit.json
     """
     import proxyprox as pp
-    from proxyprox_app.page import write_json, write_page
-    from proxyprox_app.study.config import example as text_of_example
-    from proxyprox_app.study.config import read_config
-    from proxyprox_app.study.problem import read_study
+    from proxyprox_app.problem import example as text_of_example
+    from proxyprox_app.problem import read_config, read_study
 
     if example:
         typer.echo(text_of_example(), nl=False)
@@ -79,37 +45,20 @@ def audit(
     if config is None:
         raise CommandError("name a configuration, which --example prints.")
     settings = read_config(config)
-    folder, command = output or Path("runs") / f"{config.stem}-audit", command_line(context)
     study = read_study(settings, config.parent.absolute())
-    kept = "Nothing was written: the page is written when the audit has ended."
-    with output_folder(folder, command, kept):
-        found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
-        planned = pp.plan(found)
-        values = audit_values(found, planned)
-        known = [name for name in QUANTITIES if name in values]
-        limits = [{"quantity": QUANTITIES[name], **values[name]} for name in known]
-        names, source = (SAMPLED, values["rehearsed"]) if "rehearsed" in values else (EXACT, values)
-        ways = {name: source[key] for name, key in names.items()}
-        unit = "target gradients" if "rehearsed" in values else "rounds of exact gradients"
-        bill = {name.replace("_", " "): n for name, n in values["plan"]["bill"].items() if n}
-        tables = {
-            "Rehearsed": [{"method": way, unit: n} for way, n in ways.items()],
-            "What was estimated": limits,
-            "What the plan costs": [{"of what": name, "how much": n} for name, n in bill.items()],
-        }
-        file = write_page(
-            folder / "audit.html", title=f"proxyprox audit: {config.name}",
-            lead=[found.sentence, *found.reasons], notes=planned.notes, command=command,
-            parts=[{"heading": name, "rows": rows} for name, rows in tables.items()],
-        )  # fmt: skip
-        write_json(folder / "audit.json", values)
+    found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
+    planned = pp.plan(found)
     if as_json:
-        emit({**values, "report": str(file)})
+        findings = [finding._asdict() for finding in study.findings]
+        emit({**audit_values(found, planned), "findings": findings})
         return
+    for finding in study.findings:
+        say(stderr(), f"Note: {finding}", "yellow")
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
+    for note in planned.notes:
+        say(stdout(), note)
     say(stdout(), "To run it in Python: minimize(plan.problem, **plan.arguments).")
-    tell_path(stdout(), f"Report: {file}")
 
 
 def plain(value: Any) -> Any:
@@ -119,10 +68,9 @@ def plain(value: Any) -> Any:
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    known = value is None or isinstance(value, bool | int | float | str)
-    return value if known else getattr(value, "name", repr(value))
+    if value is None or isinstance(value, bool | int | float | str):
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+    return getattr(value, "name", repr(value))
 
 
 def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
@@ -133,12 +81,128 @@ def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
     )  # fmt: skip
     found = {name: plain(getattr(audit, name)) for name in names if hasattr(audit, name)}
     if hasattr(audit, "prediction"):
-        ways = {"sgd": "sgd", "proxyprox": "proxyprox", "offered": "best"}
-        found["rehearsed"] = {
-            way: plain(getattr(audit.prediction, name).steps) for way, name in ways.items()
-        }
+        told = audit.prediction
+        ways = {"sgd": told.sgd, "proxyprox": told.proxyprox, "offered": told.best}
+        found["rehearsed"] = {way: plain(each.steps) for way, each in ways.items()}
         found["scale"] = plain(audit.scale.value)
     steps = ("method", "steps", "averaging", "stop", "expected", "reaches", "notes")
     planned = {name: plain(getattr(plan, name)) for name in steps}
     planned["bill"] = plain(vars(plan.bill))
     return {**found, "ledger": audit.ledger.as_dict(), "plan": planned}
+
+
+@guarded
+def plan(
+    delta: Annotated[float, typer.Option(help="Similarity δ: smoothness of loss minus proxy.")],
+    sigma: Annotated[float, typer.Option(help="Noise σ of a target gradient.")],
+    H: Annotated[float, typer.Option("--H", help="Smoothness H of loss and proxy.")],
+    B: Annotated[float, typer.Option("--B", help="Distance B of the start to a minimiser.")],
+    epsilon: Annotated[float, typer.Option(help="Wanted accuracy ε.")],
+    mu: Annotated[float, typer.Option(help="Strong convexity μ of the loss; 0 for convex.")] = 0.0,
+    rho: Annotated[float | None, typer.Option(help="Noise ρ of a proxy gradient.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what the theory says for given constants: step size, steps, inner steps, SGD's count.
+
+    Left out or zero, μ gives the convex case; knowing it never makes a plan longer. With
+    --sigma 0, rounds of exact gradients are counted as well. If ε ≥ HB²/2, the start is good
+    enough, and that is all that is said. The orders of magnitude leave
+    constants out: compare them with each other, not with K.
+
+    Examples
+    --------
+    proxyprox plan --delta 0.1 --sigma 0 --mu 0.01 --H 10 --B 1 --epsilon 1e-3
+    proxyprox plan --delta 0.1 --sigma 1 --H 10 --B 1 --epsilon 0.1
+    proxyprox plan --delta 0 --sigma 1 --mu 1 --H 9 --B 1 --epsilon 0.1 --json
+    """
+    from proxyprox import theory
+    from proxyprox._util.extras import require
+
+    jinja2: Any = require("jinja2", extra="app", purpose="printing a plan")
+
+    rho = sigma if rho is None else rho
+    ends = {"epsilon": epsilon, "B": B, "sigma": sigma}
+    solved, found = (theory.plan_run(mu=mu, delta=delta, solved=s, **ends) for s in (True, False))
+    # A strongly convex loss is a convex one, too: what is known of μ must not do harm.
+    cases = [0.0, mu] if mu > 0 else [0.0]
+    threshold = max(theory.similarity_threshold(H=H, mu=m, epsilon=epsilon, B=B) for m in cases)
+    order = {
+        "proxyprox": min(theory.proxyprox_steps(delta=delta, mu=m, **ends) for m in cases),
+        "sgd": min(theory.sgd_steps(H=H, mu=m, **ends) for m in cases),
+        "lower_bound": min(theory.lower_bound(H=H, mu=m, **ends) for m in cases),
+        "noise": min(sigma**2 / m / epsilon if m else (sigma * B / epsilon) ** 2 for m in cases),
+    }
+    # The convex theorem adds its own regulariser to both losses.
+    convex = found.regularized
+    added = found.mu if convex else 0.0
+    inner = {"eta": found.eta, "mu": found.mu, "H": H + added}
+    start = H * B * B / 2
+    rounds = {
+        name: theory.exact_rounds(delta=each, epsilon=epsilon, B=B, H=H, mu=mu)
+        for name, each in {"proxybfgs": delta, "proxy_free": H / 2}.items()
+        if sigma == 0
+    }
+    values: dict[str, Any] = {
+        "case": "strongly convex" if mu > 0 else "convex",
+        "given": {"delta": delta, "H": H, "mu": mu, **ends, "rho": rho},
+        **{name: getattr(solved, name) for name in ("eta", "steps", "guarantee")},
+        "averaging": f"Geometric({solved.average:.6g})" if mu > 0 else "Uniform()",
+        "stop": f"Residual({solved.tol:.4g})",
+        "inexact": {
+            **{name: getattr(found, name) for name in ("eta", "steps", "guarantee", "G")},
+            "regularizer": added,
+            "problem": f"regularized(problem, {found.mu:.6g}, w0)" if convex else "problem",
+            "averaging": "Uniform()" if convex else f"Geometric({found.average:.6g})",
+            "stop": f"{f'Convex({found.steps}' if convex else f'StronglyConvex({found.mu:.6g}'}, "
+            f"{found.G:.4g})",
+        },
+        "inner_steps": {
+            "sgd": theory.inner_steps_sgd(rho=rho, G=found.G, **inner),
+            "gradient_descent": theory.inner_steps_gradient_descent(**inner),
+            "nesterov": theory.inner_steps_nesterov(**inner),
+        },
+        "order": order,
+        "rounds": rounds,
+        "start": start,
+        "start_is_enough": start <= epsilon,
+        "similarity_threshold": threshold,
+        "beats_sgd": delta < H,
+        "beats_every_proxy_free_method": delta <= threshold,
+        "noise_dominates": 2 * order["noise"] > order["lower_bound"],
+    }
+    if as_json:
+        emit(values)
+        return
+    loader = jinja2.PackageLoader("proxyprox_app.cli", "")
+    options = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    text = jinja2.Environment(loader=loader, **options).get_template("plan.txt").render(values)
+    say(stdout(), text.strip())
+
+
+@guarded
+def budget(
+    file: Annotated[Path, typer.Argument(help="The file of a PrivacyBudget.")],
+    as_json: Json = False,
+) -> None:
+    """Show who spent how much of a privacy budget, when and how, and what is left.
+
+    The file is checked and not changed; neither ε nor δ need be known. Fits may be running.
+
+    Examples
+    --------
+    proxyprox budget budget.sqlite
+    proxyprox budget budget.sqlite --json
+
+    Per plan: who opened it and when, the times of its charges, σ, the sampling rate, the
+    accountant, its ε and how much of it is spent. NOT PRIVATE marks noise that was seeded.
+    """
+    from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError, page
+
+    try:
+        report = PrivacyBudget.read(file).report()
+    except PrivacyBudgetError as error:
+        raise CommandError(str(error)) from error
+    if as_json:
+        emit(report)
+    else:
+        typer.echo(printable(page(report)))

@@ -212,8 +212,8 @@ def _text_and_code(error: BaseException) -> tuple[str, int]:
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
     if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
-        text = "A worker process was ended from outside, perhaps for want of memory. What is "
-        return f"{text}finished is kept: repeat the command, perhaps with --workers 1.", BAD_RUN
+        text = "A worker process was ended from outside, perhaps for want of memory."
+        return f"{text} Repeat the command, perhaps with --workers 1.", BAD_RUN
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("proxyprox"):
         return f'{error.name} is not installed: pip install "proxyprox[app]".', BAD_INPUT
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):
@@ -252,7 +252,9 @@ Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each method.
 
 
 @contextmanager
-def output_folder(folder: Path, command: str, kept: str = "") -> Iterator[None]:
+def output_folder(
+    folder: Path, command: str, kept: str = "Finished runs are kept."
+) -> Iterator[None]:
     """Make a folder and hold its lock while the block runs.
 
     Parameters
@@ -262,7 +264,7 @@ def output_folder(folder: Path, command: str, kept: str = "") -> Iterator[None]:
     command : str
         What to type after an interruption.
     kept : str
-        What an interruption leaves of the work, as a sentence; by default the finished runs.
+        What an interruption leaves of the work, as a sentence.
 
     Raises
     ------
@@ -282,12 +284,7 @@ def output_folder(folder: Path, command: str, kept: str = "") -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt:
-            again = (
-                f"{kept}\nTo run it again:"
-                if kept
-                else (f"Finished runs are kept in {folder}.\nTo resume:")
-            )
-            text = f"Interrupted. {again}  {command}"
+            text = f"Interrupted. {kept}\nTo run it again:  {command}"
             raise CommandError(text, INTERRUPTED) from None
 
 

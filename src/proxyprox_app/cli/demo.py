@@ -31,8 +31,8 @@ def demo(
     """
     from threadpoolctl import threadpool_limits
 
+    from proxyprox_app import demo as study
     from proxyprox_app.page import number, write_json, write_page
-    from proxyprox_app.study import demo as study
 
     folder, command = output or Path("runs/demo"), console.command_line(context)
     kept = "Nothing was written: the page is written when all runs have ended."
@@ -46,8 +46,7 @@ def demo(
             folder / "report.html", title="proxyprox: what a cheap proxy is worth",
             lead=[study.TEXTS["lead"]], parts=parts, notes=(), command=command,
         )  # fmt: skip
-        kept_of = ("heading", "text", "about", "rows")
-        found = [{name: part[name] for name in kept_of} for part in parts]
+        found = [{name: part[name] for name in part if name != "svg"} for part in parts]
         done = {"command": command, "seeds": seeds, "parts": found, "report": str(page)}
         write_json(folder / "summary.json", done)
     if as_json:

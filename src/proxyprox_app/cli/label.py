@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
-from collections import Counter, deque
-from collections.abc import Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from proxyprox._util.text import list_names
 from proxyprox_app.cli import console
-from proxyprox_app.cli.console import CommandError, say
+from proxyprox_app.cli.console import CommandError, file_digest, say, without_formula
+from proxyprox_app.cli.run import Kinds, csv_text, parse_kinds
 
 if TYPE_CHECKING:
     from proxyprox.sklearn import LabelBudget
-    from proxyprox_app.cli.label_pool import Pool
 
 # What may be typed in place of a class, unless a class is called so.
 UNDO, SKIP, COMMENT, STOP = (
@@ -31,6 +34,11 @@ HOW = (
 )
 # Answers over which the model is compared with the person.
 RECENT = 20
+# How many columns of a row are shown, how many characters of a cell, and how many columns or
+# problems a sentence names.
+SHOWN, LONGEST, NAMED = 40, 5000, 8
+# The columns that an export adds.
+ADDED = ("label", "skipped", "comment")
 
 
 @console.guarded
@@ -40,12 +48,9 @@ def label(
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
     show: Annotated[str, typer.Option(help="Columns you are shown; default all.")] = "",
-    features: Annotated[str, typer.Option(help="Columns to learn from; default all.")] = "",
     ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
     hide: Annotated[str, typer.Option(help="Columns neither shown nor features.")] = "",
-    kinds: Annotated[
-        list[str] | None, typer.Option("--as", help="COLUMN=number, text, ...")
-    ] = None,
+    kinds: Kinds = None,
     column: Annotated[str, typer.Option("--label", help="Column of labels that are there.")] = "",
     teacher: Annotated[str, typer.Option(help="Column of another model's answers.")] = "",
     source: Annotated[Path | None, typer.Option("--import", help="File of labelled rows.")] = None,
@@ -69,8 +74,8 @@ def label(
     when 100 more labels would lower the loss by less.
 
     Columns may be numbers, categories, text or dates, with gaps; --as zip=category says which.
-    You are shown all of them, and all but identifiers are features; --show, --features, --ignore
-    and --hide change that.
+    You are shown all of them, and all but identifiers are features; --show, --ignore and --hide
+    change that.
 
     The answers are kept beside the data unless --answers names another file. --web prints an
     address for a browser on this computer; both ways of asking use the same file.
@@ -93,26 +98,23 @@ def label(
     """
     from proxyprox._util.files import atomic_write_bytes
     from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
-    from proxyprox_app.cli.console import file_digest
-    from proxyprox_app.cli.label_pool import add_answers, exported, import_answers, read_pool
-    from proxyprox_app.cli.run import parse_kinds
 
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
-    given = {"show": show, "features": features, "ignore": ignore, "hide": hide}
-    given |= {"label": column, "teacher": teacher}
+    given = {"show": show, "ignore": ignore, "hide": hide,
+             "label": column, "teacher": teacher}  # fmt: skip
     roles = {role: _split(text) for role, text in given.items()}
     pool = read_pool(data, roles, parse_kinds(kinds or []), names)
     if column and pool.given is None and source is None:
         raise CommandError(f"--label names {column!r}, which is no column of {data.name}.")
     file = answers or data.with_name(f"{data.name}.labels.sqlite")
     check_files(data, file, export, overwrite)
-    about = {"classes": sorted(names), "data": file_digest(data)}
-    options: dict[str, Any] = {"criterion": criterion, "least_gain": least_gain, "path": file}
-    options |= {"budget": budget, "batch_size": batch, "rng": seed, "about": about}
-    options["teacher"] = pool.teacher
-    with LabelBudget(ProxyLogisticRegression(), pool.X, **options) as bought:
+    with LabelBudget(
+        ProxyLogisticRegression(), pool.X, budget=budget, batch_size=batch, criterion=criterion,
+        least_gain=least_gain, path=file, rng=seed, teacher=pool.teacher,
+        about={"classes": sorted(names), "data": file_digest(data)},
+    ) as bought:  # fmt: skip
         terminal = console.stderr()
         for note in pool.notes:
             say(terminal, note)
@@ -129,8 +131,7 @@ def label(
             serve(session, data.name, port)
         else:
             ask_and_tell(session)
-        if not (bought.labels or bought.declined or bought.comments):
-            export = None
+        export = export if bought.labels or bought.declined or bought.comments else None
         if export is not None:
             atomic_write_bytes(export, exported(bought, pool, every))
         result = summary(bought, export)
@@ -258,12 +259,13 @@ def summary(bought: LabelBudget, exported: Path | None = None) -> dict[str, Any]
     """Return what was bought and what it is worth."""
     counts, total = Counter(map(str, bought.labels.values())), len(bought.labels)
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
-    kinds += f"; {len(bought.declined)} skipped" if bought.declined else ""
-    kinds += f"; {len(bought.comments)} with a comment" if bought.comments else ""
+    for more, words in ((bought.declined, "skipped"), (bought.comments, "with a comment")):
+        kinds += f"; {len(more)} {words}" if more else ""
     sentences = [f"{total} {'label' if total == 1 else 'labels'} ({kinds}) in {bought.path}."]
-    gain, mean = math.inf, None
+    gain, mean = None, None
     if len(counts) > 1:
         model, gain = bought.fit(), bought.expected_gain()
+        gain = gain if gain < math.inf else None
         expected = bought.unbiased and model.mean_prediction(bought.X)
         if expected and isinstance(expected.estimate, float):
             mean = {"class": str(model.classes_[1]), **expected._asdict()}
@@ -271,27 +273,20 @@ def summary(bought: LabelBudget, exported: Path | None = None) -> dict[str, Any]
                 f"Of all rows {expected.estimate:.1%} are expected to be {mean['class']} "
                 f"(95 % interval {expected.low:.1%} to {expected.high:.1%})."
             )
-    if gain < math.inf:
-        sentences.append(
-            f"Another {bought.ahead} labels are expected to lower the log-loss by {gain:.2g}."
-        )
+    if gain is not None:
+        what = f"Another {bought.ahead} labels are expected to lower the log-loss by"
+        sentences.append(f"{what} {gain:.2g}.")
     sentences.append(bought.finished or "The same command resumes from here.")
     if exported is not None:
         sentences.append(f"The answers are in {exported}; --overwrite replaces them.")
     elif total:
         sentences.append("For a table of the labelled rows: add --export labelled.csv.")
     return {
-        "answers": str(bought.path),
-        "exported": None if exported is None else str(exported),
-        "labels": total,
-        "classes": dict(counts),
-        "skipped": len(bought.declined),
-        "comments": len(bought.comments),
-        "expected_gain": gain if gain < math.inf else None,
-        "mean": mean,
-        "finished": bought.finished,
-        "sentences": sentences,
-    }
+        "answers": str(bought.path), "exported": exported and str(exported), "labels": total,
+        "classes": dict(counts), "skipped": len(bought.declined),
+        "comments": len(bought.comments), "expected_gain": gain, "mean": mean,
+        "finished": bought.finished, "sentences": sentences,
+    }  # fmt: skip
 
 
 # -- files --------------------------------------------------------------------------------------
@@ -310,3 +305,172 @@ def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool)
     }
     if found := [text for text, wrong in problems.items() if wrong]:
         raise CommandError(f"--export {found[0]}, got {export}.")
+
+
+# -- the rows -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows: features, cells as text, what is shown of them, and answers that are there."""
+
+    X: Any
+    cells: Any
+    shown: Sequence[str]
+    notes: Sequence[str]
+    given: Any = None
+    teacher: Sequence[str | None] | None = None
+
+    def row(self, row: int) -> list[tuple[str, str]]:
+        """Return the columns of a row as a person sees them, by name."""
+        texts = ((name, str(self.cells.iloc[row][name])) for name in self.shown)
+        return [
+            (name, text if len(text) <= LONGEST else f"{text[:LONGEST]} …")
+            for name, text in texts
+            if text.strip()
+        ]
+
+    def places(self, cells: Any, name: str) -> Iterator[tuple[int | None, int]]:
+        """Yield, for each row of another table, the row here with the same cells, and its place."""
+        common = [column for column in self.cells if column in cells]
+        if not common:
+            raise CommandError(f"--import needs columns that the rows have, too; {name} has none.")
+        rows = defaultdict(list)
+        for row, key in enumerate(_keys(self.cells[common])):
+            rows[key].append(row)
+        for place, key in enumerate(_keys(cells[common])):
+            yield (rows[key].pop(0) if rows[key] else None), place
+
+
+def _keys(cells: Any) -> Iterator[tuple[object, ...]]:
+    """Yield rows so that those written by different programs compare equal."""
+
+    def key(cell: str) -> object:
+        with contextlib.suppress(ValueError):
+            if not math.isnan(number := float(cell)):  # NaN differs from itself
+                return number
+        return without_formula(cell.strip())
+
+    for row in cells.itertuples(index=False):
+        yield tuple(map(key, row))
+
+
+def read_pool(
+    path: Path, roles: Mapping[str, Sequence[str]], kinds: Mapping[str, str], classes: Sequence[str]
+) -> Pool:
+    """Read rows of any format; `roles` are the columns that each option names."""
+    from proxyprox_app.columns import Columns
+    from proxyprox_app.tables import load_cells
+
+    if str(path) == "-":
+        raise CommandError("label needs the rows in a file: standard input brings the answers.")
+    label, teacher = (next(iter(roles[role]), "") for role in ("label", "teacher"))
+    raw = load_cells(path)
+    cells, (frame, odd, decimal) = raw.text(), raw.parse()
+    columns = list(cells)
+    named = [(role, name) for role, names in roles.items() for name in names if role != "label"]
+    if absent := [f"--{role} {name!r}" for role, name in named if name not in columns]:
+        there = list_names(columns, NAMED)
+        raise CommandError(f"No column {', '.join(absent)}; {path.name} has {there}.")
+    seen = [name for name in columns if name not in {*roles["hide"], label, teacher}]
+    shown, used = roles["show"] or seen[:SHOWN], [n for n in seen if n not in roles["ignore"]]
+    made = Columns(kinds, decimal=decimal).plan(frame[used]).fit(frame)
+    features = [f"{c.name} ({c.kind})" for c in made.columns if c.kind != "drop"]
+    notes = [
+        f"Shown: {list_names(shown, NAMED)}.",
+        f"Features: {list_names(features, NAMED)}.",
+        *map(str, [*odd, *made.findings]),
+    ]
+    for name in used:
+        values = {text.strip() for text in cells[name] if text.strip()}
+        if values and all(class_of(text, classes) for text in values):
+            notes.append(f"{name} holds the classes: is it the label? Then say --label {name}.")
+    answers = [class_of(text, classes) for text in cells[teacher]] if teacher else []
+    if count := len(answers) - answers.count(None):
+        notes.append(f"Teacher: another model's answers for {count:,} of {len(cells):,} rows.")
+    given = cells[[label]] if label in cells else None
+    return Pool(made.transform(frame), cells, shown, notes, given, answers if count else None)
+
+
+# -- answers that are there already, and exports --------------------------------------------------
+
+
+def own_names(taken: Sequence[str]) -> list[str]:
+    """Return the names of the columns that an export adds to others."""
+    return [f"{name}_" if name in taken else name for name in ADDED]
+
+
+def class_of(text: str | None, classes: Sequence[str]) -> str | None:
+    """Return the class that is written so, in any case, or None; "Y" is a way to write yes."""
+    from proxyprox_app.columns import NO, YES
+
+    bare = (text or "").strip()
+    for words in ({bare.lower()}, YES, NO):
+        same = [name for name in classes if name.lower() in words]
+        if bare not in classes and bare.lower() in words and len(same) == 1:
+            return same[0]
+    return bare if bare in classes else None
+
+
+def import_answers(
+    bought: LabelBudget, pool: Pool, path: Path, label: str, classes: Sequence[str]
+) -> str:
+    """Add a file's answers for rows that have none yet, and return a sentence about it."""
+    from proxyprox_app.tables import load_cells
+
+    cells, taken = load_cells(path).text(), list(pool.cells)
+    name, skipped, comment = own_names(taken)
+    name = label if label in cells else name
+    if name not in cells or (label and name != label):
+        text = f"--import needs a column {label or ADDED[0]!r}, but {path.name} has "
+        raise CommandError(f"{text}{list_names(list(cells), NAMED)}: name it by --label.")
+    return add_answers(
+        bought, cells[name], classes, path.name, pool.places(cells, path.name),
+        cells.get(skipped), cells.get(comment),
+    )  # fmt: skip
+
+
+def add_answers(
+    bought: LabelBudget, labels: Sequence[str], classes: Sequence[str], name: str,
+    places: Iterator[tuple[int | None, int]] | None = None, skipped: Any = None,
+    comments: Any = None,
+) -> str:  # fmt: skip
+    """Add answers for rows that have none yet, and return a sentence about it."""
+    found = [class_of(text, classes) for text in labels]
+    strange = Counter(
+        text for text, label in zip(labels, found, strict=True) if text.strip() and not label
+    )
+    if strange:
+        several = list_names([f"{text!r} ({n})" for text, n in strange.most_common()], NAMED)
+        raise CommandError(f"{name} has labels that are none of --classes: {several}.")
+    known = bought.labels.keys() | bought.declined
+    rows, answers, lost = list[int](), list[str | None](), 0
+    for row, place in places or ((row, row) for row in range(len(found))):
+        said = found[place] is not None or (skipped is not None and bool(skipped.iloc[place]))
+        lost += said and row is None
+        if row is None:
+            continue
+        if said and row not in known:
+            rows.append(row)
+            answers.append(found[place])
+        if comments is not None and comments.iloc[place] and row not in bought.comments:
+            bought.comment(row, comments.iloc[place])
+    if rows:
+        bought.add(rows, answers)
+    absent = f"; {lost:,} of its rows are not in the file" if lost else ""
+    return f"{len(rows):,} answers taken from {name}{absent}."
+
+
+def exported(bought: LabelBudget, pool: Pool, every: bool = False) -> bytes:
+    """Return rows as CSV, safe in a spreadsheet.
+
+    Those that were answered, skipped or commented, with all of it; or every row, with its label.
+    """
+    own = own_names(list(pool.cells))[: 1 if every else 3]
+    lines = [[*pool.cells, *own]]
+    touched = sorted(bought.labels.keys() | bought.declined | bought.comments.keys())
+    for row in range(bought.rows) if every else touched:
+        skipped = "yes" if row in bought.declined else ""
+        said = [bought.labels.get(row, ""), skipped, bought.comments.get(row, "")]
+        lines.append([*pool.cells.iloc[row], *said[: len(own)]])
+    return csv_text(lines, "\r\n").encode("utf-8", "surrogateescape")

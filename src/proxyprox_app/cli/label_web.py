@@ -23,8 +23,7 @@ from typing import Any
 from proxyprox._util.text import printable
 from proxyprox_app.cli import console
 from proxyprox_app.cli.console import CommandError, say
-from proxyprox_app.cli.label import Session, summary
-from proxyprox_app.cli.label_pool import exported
+from proxyprox_app.cli.label import Session, exported, summary
 
 LARGEST, PATIENCE = 1 << 16, 20.0
 """Bytes of a request at most, and seconds that a browser may take to send all of it."""
@@ -83,20 +82,14 @@ class Server(ThreadingHTTPServer):
         counts = list(map(str, bought.labels.values()))
         last = self._last if self._last and self._last["row"] == bought.last else None
         return {
-            "title": printable(self.title),
-            "row": row,
+            "title": printable(self.title), "row": row, "notice": notice, "last": last,
             "cells": [list(map(printable, cell)) for cell in cells],
             "comment": "" if row is None else bought.comments.get(row, ""),
             "classes": [[printable(name), counts.count(name)] for name in session.classes],
-            "spent": bought.spent,
-            "budget": bought.budget,
-            "skipped": len(bought.declined),
-            "undo": bought.last,
-            "last": last,
-            "journal": printable(str(bought.path)),
+            "spent": bought.spent, "budget": bought.budget, "skipped": len(bought.declined),
+            "undo": bought.last, "journal": printable(str(bought.path)),
             "finished": None if row is not None else summary(bought)["sentences"][:-1],
-            "notice": notice,
-        }
+        }  # fmt: skip
 
     def act(self, asked: Any) -> dict[str, Any]:
         """Do what the page asks for, if it shows what is true, and return the new state."""

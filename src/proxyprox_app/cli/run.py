@@ -1,11 +1,10 @@
-"""``proxyprox run``: a model of one's own table."""
+"""``proxyprox run`` and ``proxyprox predict``: a model of one's own table, and new rows."""
 
 from __future__ import annotations
 
 import csv
 import io
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -14,15 +13,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from proxyprox_app.cli import console
-from proxyprox_app.cli.console import CommandError, Json, Output, guarded
+from proxyprox_app.cli.console import (
+    CommandError,
+    Json,
+    Output,
+    file_digest,
+    guarded,
+    without_formula,
+)
 
 if TYPE_CHECKING:
-    from proxyprox_app.study.columns import Columns
-    from proxyprox_app.study.fit import Comparison, TableModel, Target
+    from proxyprox_app.columns import Columns
+    from proxyprox_app.fit import Comparison, Target
+    from proxyprox_app.model import TableModel
 
 
 Encoding = Annotated[str | None, typer.Option(help="Of a text file; default: found out.")]
 Separator = Annotated[str | None, typer.Option(help="Between cells; default: found out.")]
+Kinds = Annotated[
+    list[str] | None, typer.Option("--as", help="COLUMN=number, category, text, date or drop.")
+]
 Sheet = Annotated[str | None, typer.Option(help="Of an Excel file, by name or number.")]
 
 # Coefficients that the terminal shows, and bytes of a file that is read in silence.
@@ -34,22 +44,11 @@ def run(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Your table: CSV, Parquet, Excel.")],
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
-    kinds: Annotated[
-        list[str] | None,
-        typer.Option("--as", metavar="COLUMN=KIND", help="number, category, text, date or drop."),
-    ] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column whose rows of one value belong together.")
-    ] = None,
-    when: Annotated[
-        str | None, typer.Option("--time", help="Column by which later rows are held out.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what every column becomes, and stop.")
-    ] = False,
-    model: Annotated[
-        str, typer.Option(help="best, proxyprox, scikit-learn, huber, erm or base-rate.")
-    ] = "best",
+    kinds: Kinds = None,
+    groups: Annotated[str | None, typer.Option(help="Column of what belongs together.")] = None,
+    when: Annotated[str | None, typer.Option("--time", help="Column of dates or order.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at columns only.")] = False,
+    model: Annotated[str, typer.Option(help="best, or one that the score table names.")] = "best",
     task: Annotated[str | None, typer.Option(help="classification or regression.")] = None,
     encoding: Encoding = None,
     separator: Separator = None,
@@ -80,26 +79,46 @@ def run(
 
     Written: model.json, coefficients.csv and summary.json.
     """
+    from proxyprox._util.validation import one_of
+    from proxyprox_app import fit
+    from proxyprox_app.columns import raise_fatal
+    from proxyprox_app.model import fit_all
+
     folder = output or Path("runs") / file.name.partition(".")[0]
     command = console.command_line(context)
-    frame, columns, goal, findings = read_table_and_goal(
-        file, target, parse_kinds(kinds or []), task, (encoding, separator, sheet), groups, as_json
+    if task is not None:
+        one_of("--task", task, fit.TASKS)
+    reading = (encoding, separator, sheet)
+    frame, columns, goal, findings = read_goal(
+        file, target, parse_kinds(kinds or []), task, reading, groups, as_json
     )
     if dry_run:
         show_columns(columns, findings, goal, as_json)
         raise typer.Exit(console.BAD_INPUT if any(f.fatal for f in findings) else 0)
-    fit_table(
-        frame, columns, goal, findings, file, folder, model=model, seed=seed, groups=groups,
-        when=when, as_json=as_json, command=command,
-    )  # fmt: skip
+    one_of("--model", model, ("best", *fit.models_for(goal.task)))
+    split = fit.read_split(frame, groups, when)
+    if not as_json:
+        tell_findings(finding for finding in findings if not finding.fatal)
+    raise_fatal(findings)
+    kept = "Nothing was written: files are written when the model is fitted."
+    with console.output_folder(folder, command, kept), progress_of(as_json) as progress:
+        found = fit.compare_models(frame, columns, goal, model, seed, progress, split)
+        progress(f"fitting {found.chosen} to all {found.labels} labels")
+        made = fit_all(frame, columns, goal, found)
+        made.about["data"] = file_digest(file)
+        done = write_table(folder, file, made, found, findings, command)
+    if as_json:
+        console.emit(done)
+    else:
+        tell_table(done, made, found)
 
 
 def parse_kinds(given: list[str]) -> dict[str, str]:
     """Return what columns shall be, from ``column=kind``."""
     kinds = {}
     for each in given:
-        name, sign, kind = each.rpartition("=")
-        if not sign or not name:
+        name, _, kind = each.rpartition("=")
+        if not name:
             raise CommandError(f"--as must be COLUMN=KIND, such as zip=category, got {each!r}.")
         kinds[name.strip()] = kind.strip()
     return kinds
@@ -116,92 +135,43 @@ def progress_of(as_json: bool, lines: bool = True) -> Iterator[Callable[[str], N
         yield lambda text: status.update(console.plain(text))
 
 
-def read_table_and_goal(
+def read_goal(
     file: Path,
     target: str | None,
-    kinds: dict[str, str],
+    kinds: Mapping[str, str],
     task: str | None,
     reading: tuple[str | None, str | None, str | None],
     groups: str | None,
     as_json: bool,
 ) -> tuple[Any, Columns, Target, list[Any]]:
-    """Return a table, what its columns become, what is predicted, and what is odd."""
-    from proxyprox._util.validation import one_of
-    from proxyprox_app.study import fit
-    from proxyprox_app.study.columns import Columns
-    from proxyprox_app.study.tables import load_cells
+    """Read a table, and look at what is to be predicted and at every column."""
+    from proxyprox_app import fit
+    from proxyprox_app.columns import Columns
+    from proxyprox_app.tables import load_cells
 
-    if task is not None:
-        one_of("--task", task, fit.TASKS)
     large = file.is_file() and file.stat().st_size > SILENT
     with progress_of(as_json, large) as progress:
-        progress(
-            f"reading {file.name} ({file.stat().st_size / 1e6:.0f} MB)" if large else "reading"
-        )
+        progress(f"reading {file.name}" + " (it is long)" * large)
         frame, findings, decimal = load_cells(file, *reading).parse()
         if target is None:
             shown = ", ".join(map(repr, list(frame)[:20]))
             raise CommandError(f"name the column to predict with --target; there are {shown}.")
+        if target not in frame:
+            tell_findings(findings)  # one of them may be the reason
         goal = fit.read_target(frame, target, task, decimal)
-        if groups is not None:
-            kinds = {groups: "drop"} | kinds if groups in frame else kinds
-        begun = time.monotonic()
-
-        def now_and_then(text: str) -> None:
-            nonlocal begun
-            if time.monotonic() > begun + 1:
-                progress(text)
-                begun = time.monotonic()
-
-        columns = Columns(kinds, decimal=decimal)
-        columns.plan(frame, goal.y, [target], now_and_then)
-    findings = [*findings, *goal.findings, *columns.findings, *fit.repeated_rows(frame)]
-    return frame, columns, goal, findings
-
-
-def fit_table(
-    frame: Any,
-    columns: Columns,
-    goal: Target,
-    findings: Sequence[Any],
-    file: Path,
-    folder: Path,
-    *,
-    model: str,
-    seed: int,
-    groups: str | None,
-    when: str | None,
-    as_json: bool,
-    command: str,
-) -> None:
-    """Compare models on held-out rows, and write the best."""
-    from proxyprox._util.validation import one_of
-    from proxyprox_app.cli.console import file_digest
-    from proxyprox_app.study import fit
-    from proxyprox_app.study.columns import raise_fatal
-
-    one_of("--model", model, ("best", *fit.models_for(goal.task)))
-    split = fit.read_split(frame, groups, when)
-    if not as_json:
-        tell_findings(finding for finding in findings if not finding.fatal)
-    raise_fatal(findings)
-    kept = "Nothing was written: files are written when the model is fitted."
-    with console.output_folder(folder, command, kept), progress_of(as_json) as progress:
-        found = fit.compare_models(frame, columns, goal, model, seed, progress, split)
-        progress(f"fitting {found.chosen} to all {found.labels} labels")
-        made = fit.fit_all(frame, columns, goal, found)
-        made.about["data"] = file_digest(file)
-        done = write_table(folder, file, made, found, findings, command)
-    if as_json:
-        console.emit(done)
-    else:
-        tell_table(done, made, found)
+        progress(f"looking at {frame.shape[1]} columns")
+        apart = {groups: "drop"} if groups and groups in frame else {}
+        columns = Columns({**apart, **kinds}, decimal=decimal)
+        columns.plan(frame, goal.y, [target])
+    odd = [*findings, *goal.findings, *columns.findings, *fit.repeated_rows(frame)]
+    return frame, columns, goal, odd
 
 
 def write_table(
     folder: Path, file: Path, kept: TableModel, found: Comparison, findings: Any, command: str
 ) -> dict[str, Any]:
     """Write the model, its coefficients and a summary; return the summary."""
+    from proxyprox._util.files import atomic_write_bytes
     from proxyprox_app.page import write_json
 
     coefficients, effects = kept.coefficients(), kept.about["effects"]
@@ -214,49 +184,33 @@ def write_table(
             "compare; or hold whole groups out (--groups)."
         )
     done: dict[str, Any] = {
-        "command": command,
-        "file": str(file),
-        "target": kept.target,
-        **asdict(found),
-        "doubts": doubts,
-        "findings": [finding._asdict() for finding in findings],
-        "columns": kept.columns.describe(),
-        "effects": effects,
-        "coefficients": coefficients,
-        "classes": kept.classes,
-        "replaced": (folder / "model.json").exists(),
-        "model": str(folder / "model.json"),
+        "command": command, "file": str(file), "target": kept.target, **asdict(found),
+        "doubts": doubts, "findings": [finding._asdict() for finding in findings],
+        "columns": [column.model_dump() for column in kept.columns.columns],
+        "effects": effects, "coefficients": coefficients, "classes": kept.classes,
+        "replaced": (folder / "model.json").exists(), "model": str(folder / "model.json"),
         "summary": str(folder / "summary.json"),
-    }
+    }  # fmt: skip
     kept.save(folder / "model.json")
-    write_csv(folder / "coefficients.csv", coefficient_rows(coefficients))
+    text = csv_text(coefficient_rows(coefficients))
+    atomic_write_bytes(folder / "coefficients.csv", text.encode("utf-8", "surrogateescape"))
     write_json(folder / "summary.json", done)
     return done
 
 
 def coefficient_rows(coefficients: list[dict[str, Any]]) -> list[list[Any]]:
     """Return the coefficients as the rows of a table, header first."""
-    by_class = [
-        value if isinstance(value, dict) else {"coefficient": value}
-        for value in (row["coefficient"] for row in coefficients)
-    ]
-    rows: list[list[Any]] = [["name", "column", *(by_class[0] if by_class else ()), "low", "high"]]
-    for row, values in zip(coefficients, by_class, strict=True):
-        rows.append([row["name"], row["column"], *values.values(), row.get("low"), row.get("high")])
-    return rows
-
-
-def write_csv(path: Path, rows: list[list[Any]]) -> None:
-    """Write a table that no spreadsheet takes for formulas, whole or not at all."""
-    from proxyprox._util.files import atomic_write_bytes
-
-    atomic_write_bytes(path, csv_text(rows).encode("utf-8", "surrogateescape"))
+    rows = list[dict[str, Any]]()
+    for row in coefficients:
+        value = row["coefficient"]
+        own = value if isinstance(value, dict) else {"coefficient": value}
+        rows.append({"name": row["name"], "column": row["column"], **own})
+        rows[-1] |= {"low": row.get("low"), "high": row.get("high")}
+    return [list(rows[0]), *(list(row.values()) for row in rows)] if rows else [["name", "column"]]
 
 
 def csv_text(rows: Iterable[Sequence[Any]], end: str = "\n") -> str:
     """Return rows as CSV whose text no spreadsheet computes."""
-    from proxyprox_app.cli.console import without_formula
-
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator=end)
     writer.writerows([without_formula(cell) for cell in row] for row in rows)
@@ -279,8 +233,8 @@ def show_columns(columns: Columns, findings: Any, goal: Target, as_json: bool) -
     labels, others = int(goal.known.sum()), int((~goal.known).sum())
     if as_json:
         about = {"target": goal.name, "task": goal.task, "labels": labels, "unlabelled": others}
-        shown = [finding._asdict() for finding in findings]
-        console.emit({**about, "columns": columns.describe(), "findings": shown})
+        about["findings"] = [finding._asdict() for finding in findings]
+        console.emit({**about, "columns": [column.model_dump() for column in columns.columns]})
         return
     text = f"To predict: {goal.name} ({goal.task}), {labels:,} labels"
     if goal.task == "classification":
@@ -288,20 +242,18 @@ def show_columns(columns: Columns, findings: Any, goal: Target, as_json: bool) -
         text += f" ({', '.join(f'{name} {count}' for name, count in counts.head(6).items())})"
     console.say(console.stdout(), f"{text}, {others:,} rows without.", "bold")
     rows = [
-        (column.name, column.kind if column.kind != "drop" else "dropped",
-         f"{column.missing:.0%}" if column.missing else "", column.why)
-        for column in columns.columns
+        (c.name, c.kind if c.kind != "drop" else "dropped", f"{c.missing:.0%}" * (c.missing > 0),
+         c.why) for c in columns.columns
     ]  # fmt: skip
     styles = ["dim" if column.kind == "drop" else "" for column in columns.columns]
     console.print_table(console.stdout(), ("column", "becomes", "empty", "because"), rows, styles)
     tell_findings(findings)
-    text = "To change what a column becomes: --as column=category, for instance."
-    console.say(console.stdout(), text)
+    console.say(console.stdout(), "To change what a column becomes: --as NAME=category, say.")
 
 
 def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> None:
     """Print scores, coefficients, and what was written."""
-    from proxyprox_app.study.fit import MODELS
+    from proxyprox_app.fit import MODELS
 
     screen, (first, second) = console.stdout(), found.measures
     console.say(
@@ -310,14 +262,14 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
         f"{found.folds} folds, {found.split}; 95 % intervals over {found.judged:,} rows",
         "bold",
     )
-    rows = []
+    rows, styles = [], []
     for score in found.scores:
-        cells = [score.model + "*" * (score.model == found.chosen)]
+        chosen = score.model == found.chosen
+        styles.append("bold" if chosen else "")
+        rows.append([score.model + "*" * chosen])
         for value, low, high in (score.loss, score.second):
-            cells += [f"{value:.3g}", f"{low:.3g} to {high:.3g}"]
-        cells += ["–" if value is None else f"{value:.3g}" for value in score.more.values()]
-        rows.append(cells)
-    styles = ["bold" if score.model == found.chosen else "" for score in found.scores]
+            rows[-1] += [f"{value:.3g}", f"{low:.3g} to {high:.3g}"]
+        rows[-1] += ["–" if value is None else f"{value:.3g}" for value in score.more.values()]
     headings = ("model", first, "", second, "", *found.scores[0].more)
     console.print_table(screen, headings, rows, styles)
     for name in (score.model for score in found.scores):
@@ -343,11 +295,9 @@ def tell_coefficients(coefficients: list[dict[str, Any]], effects: dict[str, flo
     rows = list[tuple[str, ...]]()
     for source, effect in effects.items():
         mine = [row for row in coefficients if row["column"] == source]
-        for place, row in enumerate(mine or [{"name": f"{source} (text)", "coefficient": None}]):
-            value = row["coefficient"]
-            text = (
-                "" if value is None else "by class" if isinstance(value, dict) else f"{value:.3g}"
-            )
+        for place, row in enumerate(mine or [{"name": f"{source} (text)", "coefficient": ""}]):
+            value = "by class" if isinstance(row["coefficient"], dict) else row["coefficient"]
+            text = f"{value:.3g}" if isinstance(value, float) else value
             ends = f"{row['low']:.3g} to {row['high']:.3g}" if "low" in row else ""
             rows.append((row["name"], text, ends, "" if place else f"{effect:.2g}"))
     if not rows:
@@ -359,3 +309,78 @@ def tell_coefficients(coefficients: list[dict[str, Any]], effects: dict[str, flo
     more = f"; coefficients.csv has all {len(coefficients)}" if len(rows) > SHOWN else ""
     text = "effect: standard deviation of the column's part of the prediction"
     console.say(screen, f"{text}{more}.", "dim")
+
+
+# -- new rows -------------------------------------------------------------------------------------
+
+
+@guarded
+def predict(
+    model: Annotated[Path, typer.Argument(help="What proxyprox run wrote: model.json.")],
+    file: Annotated[Path, typer.Argument(help="New rows: CSV, Parquet or Excel.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file.")] = None,
+    absent: Annotated[bool, typer.Option("--allow-missing", help="Columns may lack.")] = False,
+    encoding: Encoding = None,
+    separator: Separator = None,
+    sheet: Sheet = None,
+    as_json: Json = False,
+) -> None:
+    """Predict the rows of a new table with a model of proxyprox run.
+
+    The table needs the columns that the model was fitted to, in any order; others are left alone.
+    Columns that lack are an error that names them all. Cells that are no number or no date count as
+    missing, and new categories have no effect; a note says in how many rows, and in which columns.
+
+    Examples
+    --------
+    proxyprox run sales.csv --target churned
+    proxyprox predict runs/sales/model.json new.csv --output predictions.csv
+    proxyprox predict runs/sales new.xlsx --sheet June
+
+    Without --output the predictions go to standard output. Columns that lack are an error unless
+    --allow-missing takes them as empty.
+
+    Written: the number of the row, counted from 1, columns that identify it, the prediction, and
+    the probability of every class. Text that begins with = + - or @ gets an apostrophe in front,
+    so that no spreadsheet takes it for a formula. If the table has labels, the predictions are
+    compared with them.
+    """
+    from proxyprox._util.files import atomic_write_bytes
+    from proxyprox_app.model import TableModel
+    from proxyprox_app.tables import Finding, load_cells
+
+    if output is not None and output.resolve() in (model.resolve(), file.resolve()):
+        raise CommandError(f"--output would replace the model or the rows: {output}.")
+    kept = TableModel.load(model)
+    cells, usual = load_cells(file, encoding, separator, sheet), kept.columns.decimal
+    frame, findings, decimal = cells.parse(kept.columns.texts, usual)
+    if decimal and usual and decimal != usual:
+        text = f"decimals are behind {decimal!r} here, unlike in the file of the fit."
+        findings.append(Finding("", text))
+        kept.columns.decimal = decimal
+    found, more = kept.predict(frame, absent, cells.text(kept.columns.identifiers))
+    findings = [*findings, *more]
+    rows = [list(found), *found.astype(object).to_numpy().tolist()]
+    if output is not None:
+        atomic_write_bytes(output, csv_text(rows).encode("utf-8"))
+    own = kept.about.get("data") == file_digest(file)
+    score = None if own else kept.score(frame, absent)
+    if as_json:
+        shown: dict[str, Any] = {"rows": len(frame), "output": output and str(output)}
+        # JSON has no NaN, which R² of a single label is.
+        finite = score and {k: x if x == x else None for k, x in score.items()}
+        shown |= {"score": finite, "findings": [finding._asdict() for finding in findings]}
+        shown |= {} if output else {"predictions": found.to_dict("records")}
+        console.emit(shown)
+        return
+    tell_findings(findings)
+    if output is None:
+        typer.echo(csv_text(rows), nl=False)
+    screen = console.stderr()
+    if score is not None:
+        values = [f"{k} {x:.3g}" for k, x in score.items() if k != "labels" and x is not None]
+        console.say(screen, f"{score['labels']:,} rows have a label: {', '.join(values)}.")
+    if own:
+        console.say(screen, "The model was fitted to this file; how good it is, run has printed.")
+    if output is not None:
+        console.tell_path(screen, f"{len(frame):,} predictions: {output}")

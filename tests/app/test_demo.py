@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxyprox_app.study import demo
+from proxyprox_app import demo
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")

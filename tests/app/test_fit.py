@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from proxyprox_app.study.columns import Columns
-from proxyprox_app.study.fit import (
+from proxyprox_app.columns import Columns
+from proxyprox_app.fit import (
     Split,
     compare_models,
     losses_of,
@@ -19,7 +19,7 @@ from proxyprox_app.study.fit import (
     read_target,
     repeated_rows,
 )
-from proxyprox_app.study.tables import DataError
+from proxyprox_app.tables import DataError
 
 pd: Any = pytest.importorskip("pandas")
 

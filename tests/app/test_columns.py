@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxyprox_app.study.columns import Columns, date_format, parse_dates
-from proxyprox_app.study.tables import DataError
+from proxyprox_app.columns import Columns, date_format, parse_dates
+from proxyprox_app.tables import DataError
 
 pd: Any = pytest.importorskip("pandas")
 ROWS = 60

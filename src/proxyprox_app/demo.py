@@ -13,7 +13,7 @@ import time
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from statistics import median
 from typing import Any
@@ -29,7 +29,7 @@ from proxyprox.problems import MixedProxy
 from proxyprox_app.page import curves_svg
 
 TEXTS: dict[str, Any] = tomllib.loads(
-    resources.files("proxyprox_app.study").joinpath("demo.toml").read_text("utf-8")
+    resources.files("proxyprox_app").joinpath("demo.toml").read_text("utf-8")
 )
 Point = dict[str, Any]
 
@@ -61,9 +61,8 @@ def run_parts(seeds: int, progress: Callable[[str], None]) -> list[dict[str, Any
             mine = [point for point in points if point["method"] == method]
             gaps = np.array([point["gap"] for point in mine]).reshape(seeds, -1)
             curves[method] = ([point[x] for point in mine[: gaps.shape[1]]], gaps)
-            ends = {"median": median(gaps[:, -1]), "lowest": min(gaps[:, -1])}
-            rows.append({"method": method, **ends, "highest": max(gaps[:, -1])})
-        rows = [{name: plain_value(value) for name, value in row.items()} for row in rows]
+            low, middle, high = np.quantile(gaps[:, -1], (0, 0.5, 1)).tolist()
+            rows.append({"method": method, "median": middle, "lowest": low, "highest": high})
         found.append(
             {
                 "heading": story["heading"],
@@ -77,11 +76,6 @@ def run_parts(seeds: int, progress: Callable[[str], None]) -> list[dict[str, Any
     return found
 
 
-def plain_value(value: Any) -> Any:
-    """Return a number of NumPy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _say(points: Sequence[Point], x: str, apart: str) -> str:
     """Say what each method needed to come close, and on how many draws ours was the first."""
     level, needed = 1e-6, dict[str, list[float]]()
@@ -89,10 +83,8 @@ def _say(points: Sequence[Point], x: str, apart: str) -> str:
         there = (point[x] for point in run if point["gap"] <= level)
         needed.setdefault(method, []).append(next(there, math.inf))
     ours = needed.pop(OURS)
-    others = (counts for method, counts in needed.items() if method != apart)
-    rivals = [min(each) for each in zip(*others, strict=True)]
-    wins = sum(own < rival for own, rival in zip(ours, rivals, strict=True))
-    ties = sum(own == rival for own, rival in zip(ours, rivals, strict=True))
+    rivals = np.min([counts for method, counts in needed.items() if method != apart], axis=0)
+    wins, ties = int((ours < rivals).sum()), int((ours == rivals).sum())
 
     def words(counts: Sequence[float]) -> str:
         middle = median(counts)
@@ -100,11 +92,9 @@ def _say(points: Sequence[Point], x: str, apart: str) -> str:
 
     listed = "; ".join(f"{method} {words(counts)}" for method, counts in needed.items())
     who = f"Not counting “{apart}”, ours" if apart else "Ours"
-    level_too = f", level in {ties}" if ties else ""
-    return (
-        f"To come within {level:g} of the lowest loss ours needs {words(ours)} (median); {listed}. "
-        f"{who} is first in {wins} of {len(ours)} draws{level_too}."
-    )
+    first = f"{who} is first in {wins} of {len(ours)} draws{f', level in {ties}' * bool(ties)}."
+    text = f"To come within {level:g} of the lowest loss ours needs {words(ours)} (median)"
+    return f"{text}; {listed}. {first}"
 
 
 # -- rounds of exact gradients --------------------------------------------------------------------
@@ -127,58 +117,46 @@ def _count_rounds(
 ) -> Iterator[Point]:
     """Yield, for each method, the lowest loss seen after each of its first rounds."""
     for name, run in methods.items():
-        points: list[Point] = []
-        begun = time.perf_counter()
+        gaps: list[float] = []
 
-        def ask(w: Any, points: list[Point] = points, begun: float = begun) -> tuple[float, Any]:
-            if len(points) >= ROUNDS:
+        def ask(w: Any, gaps: list[float] = gaps) -> tuple[float, Any]:
+            if len(gaps) >= ROUNDS:
                 raise _SpentError
             value, gradient = loss.value_and_gradient(np.asarray(w))
-            gap = min(value - lowest, points[-1]["gap"] if points else math.inf)
-            seconds = time.perf_counter() - begun
-            points.append({"rounds": len(points) + 1, "gap": gap, "seconds": seconds})
+            gaps.append(min([value - lowest, *gaps[-1:]]))
             return value, gradient
 
         with contextlib.suppress(_SpentError):
             run(ask)
-        points += [{**points[-1], "rounds": k + 1} for k in range(len(points), ROUNDS)]
-        yield from ({"method": name, **point} for point in points)
+        gaps += [gaps[-1]] * (ROUNDS - len(gaps))
+        yield from ({"method": name, "rounds": k, "gap": gap} for k, gap in enumerate(gaps, 1))
 
 
-def _ours(loss: pp.GLM, proxy: Any) -> Callable[[Ask], None]:
-    def run(ask: Ask) -> None:
-        target = pp.FunctionObjective(lambda w: ask(w)[1], value_and_gradient=ask)
-        pp.minimize(pp.Problem(target, proxy), loss.zeros(), tol=1e-9, budget=ROUNDS)
-
-    return run
+def _ours(loss: pp.GLM, proxy: Any, ask: Ask) -> None:
+    target = pp.FunctionObjective(lambda w: ask(w)[1], value_and_gradient=ask)
+    pp.minimize(pp.Problem(target, proxy), loss.zeros(), tol=1e-9, budget=ROUNDS)
 
 
-def _lbfgs(start: Any, back: Any) -> Callable[[Ask], None]:
-    """Return SciPy's L-BFGS in other variables: w = start + back u."""
+def _lbfgs(start: Any, back: Any, ask: Ask) -> None:
+    """Run SciPy's L-BFGS in other variables: w = start + back u."""
 
-    def run(ask: Ask) -> None:
-        def asked(u: Any) -> tuple[float, Any]:
-            value, gradient = ask(start + back @ u)
-            return value, back.T @ gradient
+    def asked(u: Any) -> tuple[float, Any]:
+        value, gradient = ask(start + back @ u)
+        return value, back.T @ gradient
 
-        options = {"maxcor": 50, "ftol": 0, "gtol": 0, "maxfun": ROUNDS}
-        scipy.optimize.minimize(asked, 0 * start, jac=True, method="L-BFGS-B", options=options)
-
-    return run
+    options = {"maxcor": 50, "ftol": 0, "gtol": 0, "maxfun": ROUNDS}
+    scipy.optimize.minimize(asked, 0 * start, jac=True, method="L-BFGS-B", options=options)
 
 
-def _newton(loss: pp.GLM, start: Any) -> Callable[[Ask], None]:
-    def run(ask: Ask) -> None:
-        w, (value, gradient) = start, ask(start)
-        while True:
-            step = np.linalg.solve(loss.hessian(w), gradient)
+def _newton(loss: pp.GLM, w: Any, ask: Ask) -> None:
+    value, gradient = ask(w)
+    while True:
+        step = np.linalg.solve(loss.hessian(w), gradient)
+        there = ask(w - step)
+        while there[0] > value:  # too long: a round is lost
+            step = step / 4
             there = ask(w - step)
-            while there[0] > value:  # too long: a round is lost
-                step = step / 4
-                there = ask(w - step)
-            w, (value, gradient) = w - step, there
-
-    return run
+        w, (value, gradient) = w - step, there
 
 
 def _metric(proxy: Any, loss: pp.GLM) -> tuple[Any, Any]:
@@ -193,10 +171,10 @@ def rounds(seed: int) -> Iterator[Point]:
     proxy = loss.subsample(loss.design.rows // 10, rng=seed)
     start, metric = _metric(proxy, loss)
     methods = {
-        OURS: _ours(loss, proxy),
-        "L-BFGS": _lbfgs(start, np.eye(loss.dim)),
-        "L-BFGS in the sample's metric": _lbfgs(start, metric),
-        "Newton, which sends matrices": _newton(loss, start),
+        OURS: partial(_ours, loss, proxy),
+        "L-BFGS": partial(_lbfgs, start, np.eye(loss.dim)),
+        "L-BFGS in the sample's metric": partial(_lbfgs, start, metric),
+        "Newton, which sends matrices": partial(_newton, loss, start),
     }
     yield from _count_rounds(loss, lowest, methods)
 
@@ -221,11 +199,10 @@ def seconds(seed: int) -> Iterator[Point]:
     begun = time.process_time()
     loss = pp.logistic_regression(X, y, l2=1e-4)
 
-    def keep(step: Any) -> None:
-        runs[OURS].append((time.process_time() - begun, step.answer))
+    def keep(w: Any) -> None:
+        runs[OURS].append((time.process_time() - begun, w))
 
-    answer = pp.minimize(loss, callback=keep).w
-    runs[OURS].append((time.process_time() - begun, answer))
+    keep(pp.minimize(loss, callback=lambda step: keep(step.answer)).w)
     solvers = {"lbfgs": (5, 10, 20, 40, 80), "newton-cholesky": (1, 2, 3, 5, 8)}
     for solver, counts in solvers.items():
         for count in counts:
@@ -236,8 +213,8 @@ def seconds(seed: int) -> Iterator[Point]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # it stops before its tolerance
                 model.fit(X, y)
-            spent = time.process_time() - begun
-            runs.setdefault(f"scikit-learn, {solver}", []).append((spent, model.coef_[0]))
+            reached = time.process_time() - begun, model.coef_[0]
+            runs.setdefault(f"scikit-learn, {solver}", []).append(reached)
     lowest = min(loss.value(w) for run in runs.values() for _, w in run)
     latest = max(spent for run in runs.values() for spent, _ in run)
     for name, run in runs.items():
@@ -258,25 +235,19 @@ def proxies(seed: int) -> Iterator[Point]:
     parts = np.array_split(rng.permutation(loss.design.rows)[:700], 5)
     X, y = load_digits(return_X_y=True)
     X, y = X / 16, y % 2
-    losses = []
-    for place, rows in enumerate(parts):
-        inputs, labels = X[rows], y[rows]
-        if place == 3:
-            labels = rng.permutation(labels)
-        if place == 4:
-            inputs = rng.permuted(inputs, axis=1)
-        losses.append(pp.logistic_regression(inputs, labels, l2=1e-4, intercept=True))
-    good = pp.logistic_regression(
-        X[np.concatenate(parts[:3])], y[np.concatenate(parts[:3])], l2=1e-4, intercept=True
-    )
+    inputs, labels = [X[rows] for rows in parts], [y[rows] for rows in parts]
+    labels[3], inputs[4] = rng.permutation(labels[3]), rng.permuted(inputs[4], axis=1)
+    make = partial(pp.logistic_regression, l2=1e-4, intercept=True)
+    losses = list(map(make, inputs, labels))
+    good = make(np.concatenate(inputs[:3]), np.concatenate(labels[:3]))
     mean = MixedProxy(losses, [0.2] * 5)
     start, metric = _metric(mean, loss)
     methods = {
-        OURS: _ours(loss, losses),
-        "their mean": _ours(loss, mean),
-        "the first alone": _ours(loss, losses[0]),
-        "L-BFGS in their mean's metric": _lbfgs(start, metric),
-        TEXTS["proxies"]["apart"]: _ours(loss, good),
+        OURS: partial(_ours, loss, losses),
+        "their mean": partial(_ours, loss, mean),
+        "the first alone": partial(_ours, loss, losses[0]),
+        "L-BFGS in their mean's metric": partial(_lbfgs, start, metric),
+        TEXTS["proxies"]["apart"]: partial(_ours, loss, good),
     }
     yield from _count_rounds(loss, lowest, methods)
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from proxyprox.problems import FAMILIES
-from proxyprox_app.study.config import ConfigError, StudyConfig, example, read_config
-from proxyprox_app.study.problem import read_study
-from proxyprox_app.study.tables import DataError
+from proxyprox_app.problem import ConfigError, StudyConfig, example, read_config, read_study
+from proxyprox_app.tables import DataError
 
 pd: Any = pytest.importorskip("pandas")
 

@@ -12,6 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from proxyprox_app.cli import app
+from proxyprox_app.columns import Columns
+from proxyprox_app.fit import read_target
+from proxyprox_app.model import FittedGLM, TableModel
+from proxyprox_app.tables import load_cells, read_table
 
 pd: Any = pytest.importorskip("pandas")
 Invoke = Callable[..., Any]
@@ -52,10 +59,6 @@ def german(frame: Any, path: Path) -> Path:
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Return a folder with a model, fitted to a messy file, and what was said about it."""
-    from typer.testing import CliRunner
-
-    from proxyprox_app.cli import app
-
     folder = tmp_path_factory.mktemp("fitted")
     file = german(table(), folder / "sales.csv")
     call = ["run", str(file), "--target", "churned", "--output", str(folder / "out"), "--json"]
@@ -83,8 +86,8 @@ def test_a_messy_file_is_fitted_and_told_about(fitted: tuple[Path, dict[str, Any
     assert {column["name"]: column["kind"] for column in done["columns"]}["Kunde"] == "drop"
     written = {path.name for path in (folder / "out").iterdir() if not path.name.startswith(".")}
     assert written == {"model.json", "coefficients.csv", "summary.json"}
-    lines = list(csv.reader((folder / "out" / "coefficients.csv").read_text("utf-8").splitlines()))
-    assert lines[0][:3] == ["name", "column", "coefficient"]
+    lines = (folder / "out" / "coefficients.csv").read_text("utf-8").splitlines()
+    assert lines[0].startswith("name,column,coefficient")
     assert len(lines) == len(done["coefficients"]) + 1
 
 
@@ -107,18 +110,8 @@ def test_predictions_of_another_file(
     chances = [[float(row["P(churned = left)"]) for row in rows] for rows in found.values()]
     np.testing.assert_allclose(*chances, rtol=1e-9)
     first = found["new.parquet"][0]
-    assert list(first) == [
-        "row", "Kunde", "churned", "P(churned = left)", "P(churned = stays)",
-    ]  # fmt: skip
-    assert float(first["P(churned = left)"]) + float(first["P(churned = stays)"]) == pytest.approx(
-        1
-    )
-    right = [
-        row["churned"] == label
-        for row, label in zip(found["new.parquet"], new["churned"], strict=True)
-        if isinstance(label, str)
-    ]
-    assert np.mean(right) > 0.6
+    assert list(first)[:3] == ["row", "Kunde", "churned"]
+    assert sum(float(first[f"P(churned = {c})"]) for c in ("left", "stays")) == pytest.approx(1)
     # Two ages are empty in the German file; every other row is predicted the same.
     printed = invoke("predict", folder / "out" / "model.json", tmp_path / "new.csv")
     assert printed.exit_code == 0, printed.stderr
@@ -154,24 +147,6 @@ def test_what_is_wrong_with_new_rows_is_named(
     assert "replace" in result.stderr
 
 
-def test_only_our_own_models_are_loaded(
-    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
-) -> None:
-    import pathlib
-
-    import skops.io
-
-    rows = fitted[0] / "sales.csv"
-    skops.io.dump({"a": pathlib.PurePosixPath("x")}, tmp_path / "foreign.skops")
-    skops.io.dump({"a": 1}, tmp_path / "other.skops")
-    (tmp_path / "rubbish.skops").write_bytes(b"rubbish")
-    for name in ("foreign", "other", "rubbish"):
-        result = invoke("predict", tmp_path / f"{name}.skops", rows)
-        assert result.exit_code == 2
-        assert f"{name}.skops: not a model" in result.stderr
-    assert invoke("predict", tmp_path / "absent.skops", rows).exit_code == 2
-
-
 def test_a_dry_run_says_everything_and_fits_nothing(invoke: Invoke, tmp_path: Path) -> None:
     frame = table().assign(
         empty=None, same=1, leak=lambda f: f["churned"].map({"left": 1, "stays": 2})
@@ -194,30 +169,19 @@ def test_a_dry_run_says_everything_and_fits_nothing(invoke: Invoke, tmp_path: Pa
     assert shown["labels"] + shown["unlabelled"] == ROWS
 
 
-@pytest.mark.parametrize(
-    ("change", "options", "words"),
-    [
-        ({}, (), ["--target", "'churned'"]),
-        ({}, ("--target", "churnd"), ["did you mean 'churned'"]),
-        ({}, ("--target", "churned", "--model", "best-ever"), ["--model"]),
-        ({}, ("--target", "churned", "--as", "Ort"), ["--as", "COLUMN=KIND"]),
-        ({}, ("--target", "churned", "--task", "regression"), ["churned", "are no numbers"]),
-        ({"churned": "left"}, ("--target", "churned"), ["one class, 'left'"]),
+def test_mistakes_of_a_table_are_told_at_once(invoke: Invoke, tmp_path: Path) -> None:
+    kinds = ("--as", "Ort=number", "--as", "x=drop")
+    for change, options, words in (
         ({"churned": None}, ("--target", "churned"), ["no label"]),
-        # All at once, by column.
-        ({"churned": "left"}, ("--target", "churned", "--as", "Ort=number", "--as", "x=drop"),
-         ["one class", "Ort: no cell is a number", "no column 'x'"]),
+        ({"churned": "left"}, ("--target", "churned", *kinds),
+         ["one class, 'left'", "Ort: no cell is a number", "no column 'x'"]),
         ({}, ("--target", "Kunde"), ["90 classes"]),
-    ],
-)  # fmt: skip
-def test_mistakes(
-    invoke: Invoke, tmp_path: Path, change: Any, options: tuple[str, ...], words: list[str]
-) -> None:
-    table().assign(**change).to_csv(tmp_path / "rows.csv", index=False)
-    result = invoke("run", tmp_path / "rows.csv", *options, "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    for each in words:
-        assert each in " ".join(result.stderr.split())
+    ):  # fmt: skip
+        table().assign(**change).to_csv(tmp_path / "rows.csv", index=False)
+        result = invoke("run", tmp_path / "rows.csv", *options, "--output", tmp_path / "out")
+        assert result.exit_code == 2
+        for each in words:
+            assert each in " ".join(result.stderr.split())
     assert not (tmp_path / "out").exists()
 
 
@@ -242,24 +206,11 @@ def test_a_regression_from_numbers_alone(invoke: Invoke, tmp_path: Path) -> None
     assert len(predicted) == 81
 
 
-@pytest.mark.parametrize("split", [(5, 5), (4, 6)])
-def test_ten_labels_are_enough(tmp_path: Path, invoke: Invoke, split: tuple[int, int]) -> None:
-    lines = ["age,churned"] + [f"{20 + i},no" for i in range(split[0])]
-    lines += [f"{40 + i},yes" for i in range(split[1])]
-    (tmp_path / "few.csv").write_text("\n".join(lines) + "\n")
-    words = ["run", str(tmp_path / "few.csv"), "--target", "churned", "--output", str(tmp_path)]
-    done = invoke(*words)
-    assert done.exit_code == 0, done.output
-
-
 # -- identifiers, new categories, codes ------------------------------------------------------------
 
 
 def small_model(frame: Any, folder: Path, kinds: dict[str, str] | None = None) -> Any:
     """Write a model of a table without the comparison of models; return it."""
-    from proxyprox_app.study.columns import Columns
-    from proxyprox_app.study.fit import FittedGLM, TableModel
-
     columns = Columns(kinds).fit(frame)
     coef = np.linspace(-1.0, 1.0, len(columns.feature_names))[None]
     kept = TableModel(
@@ -297,8 +248,6 @@ def test_identifiers_come_back_as_they_were(invoke: Invoke, tmp_path: Path, endi
         # Excel's own numbers have 15 digits: longer ones are text there.
         frame["long_id"] = frame["long_id"].astype(str)
         frame.astype(object).where(frame.notna(), None).to_excel(file, index=False)
-    from proxyprox_app.study.tables import read_table
-
     small_model(read_table(file), tmp_path)
     result = invoke("predict", tmp_path, file, "--output", tmp_path / "out.csv")
     assert result.exit_code == 0, result.stderr
@@ -307,15 +256,6 @@ def test_identifiers_come_back_as_they_were(invoke: Invoke, tmp_path: Path, endi
         assert [row[f"{name}_id"] for row in rows] == cells
     shown = json.loads(invoke("predict", tmp_path, file, "--json").stdout)["predictions"]
     assert [row["long_id"] for row in shown] == IDENTIFIERS["long"][0]
-
-
-def test_identifiers_of_frames_without_a_file(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"id": np.arange(20) * 3 + 2**60, "x": np.linspace(0, 1, 20) ** 2})
-    found, _ = small_model(frame, tmp_path).predict(frame)
-    assert found["id"].tolist() == frame["id"].tolist()
-    gaps = frame.assign(id=frame["id"].astype("Int64")).astype({"x": float})
-    gaps.loc[0, "id"] = None
-    assert small_model(frame, tmp_path).predict(gaps)[0]["id"].tolist()[:2] == [None, 2**60 + 3]
 
 
 def test_new_categories_have_no_effect_and_are_counted(invoke: Invoke, tmp_path: Path) -> None:
@@ -396,8 +336,6 @@ def test_a_code_that_looks_like_a_number_stays_one_in_new_files(
 
 
 def test_classes_that_are_codes_are_classes() -> None:
-    from proxyprox_app.study.fit import read_target
-
     codes = [f"{i % 12:03d}" for i in range(120)]
     goal = read_target(pd.DataFrame({"y": codes}), "y")
     assert goal.task == "classification"
@@ -410,10 +348,6 @@ def test_classes_that_are_codes_are_classes() -> None:
 
 def marked_model(folder: Path, text: str, target: str = "y") -> Any:
     """Write a model of a CSV file that predicts its number `x` as it is; return it."""
-    from proxyprox_app.study.columns import Columns
-    from proxyprox_app.study.fit import FittedGLM, TableModel
-    from proxyprox_app.study.tables import load_cells
-
     (folder / "fit.csv").write_text(text)
     frame, _, decimal = load_cells(folder / "fit.csv").parse()
     columns = Columns(decimal=decimal).plan(frame, ignore=[target]).fit(frame)
@@ -443,18 +377,16 @@ AMERICAN = ["1,234", "12.5", "999.5", "20,500", "7"]
 
 @pytest.mark.parametrize(
     ("cells", "separator", "value"),
-    [(GERMAN, "\t", 1.234), (GERMAN, ",", 1.234), (GERMAN, ";", 1.234),
-     (AMERICAN, ";", 1234), (AMERICAN, ",", 1234), (AMERICAN, "\t", 1234),
+    [(GERMAN, ",", 1.234), (AMERICAN, ";", 1234),
      # Cells that are no numbers leave the column text.
-     ([*GERMAN * 4, "k.A."], "\t", 1.234), ([*AMERICAN * 4, "k.A."], ";", 1234)],
+     ([*GERMAN * 4, "k.A."], "\t", 1.234)],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["x", "X"])
 def test_the_decimal_mark_of_the_fit_is_kept(
-    invoke: Invoke, tmp_path: Path, cells: list[str], separator: str, value: float, name: str
+    invoke: Invoke, tmp_path: Path, cells: list[str], separator: str, value: float
 ) -> None:
     rows = [f'"{cell}"{separator}"{cell if cell != "k.A." else ""}"' for cell in cells * 5]
     marked_model(tmp_path, "\n".join([f"x{separator}y", *rows]))
-    for sign in ",;\t":
+    for sign, name in ((",", "x"), (";", "X"), ("\t", "x")):
         lines = [f"{name}{sign}y", f'"1,234"{sign}"1,234"', f'"1,234"{sign}""']
         found, score, notes = predicted(invoke, tmp_path, "\n".join(lines))
         np.testing.assert_allclose(found, value)
@@ -463,44 +395,35 @@ def test_the_decimal_mark_of_the_fit_is_kept(
         assert notes == ([] if name == "x" else ["x: called 'X' here."])
 
 
-def test_a_table_tells_the_mark_of_columns_that_do_not(invoke: Invoke, tmp_path: Path) -> None:
+def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> None:
     # 1.000 is a thousand because other columns have decimal commas.
     rows = [f"{1000 + i:,}".replace(",", ".") + f"\t{i},5\t{i},25" for i in range(30)]
     marked_model(tmp_path, "\n".join(["x\tz\ty", *rows, "k.A.\t1,5\t2,5"]))
-    found, _, notes = predicted(invoke, tmp_path, "x\tz\n1.234\t7\n")
-    np.testing.assert_allclose(found, 1234)
-    assert notes == []
-
-
-def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> None:
+    assert predicted(invoke, tmp_path, "x\tz\n1.234\t7\n")[0] == pytest.approx([1234])
     rows = [f"{cell}\t{i},5\t{i},25" for i, cell in enumerate(GERMAN * 5)]
     marked_model(tmp_path, "\n".join(["x\tz\ty", *rows]))
-    found, _, notes = predicted(invoke, tmp_path, "x\tz\n12.75\t1\n1.234\t2\n")
-    np.testing.assert_allclose(found, [12.75, 1.234])
-    told = ": decimals are behind a point here, unlike in the file of the fit."
-    assert notes == [told]
-    # Another column tells.
-    found, _, notes = predicted(invoke, tmp_path, "x\tz\n1.234\t2.5\n")
-    np.testing.assert_allclose(found, 1.234)
-    assert notes == [told]
-    # One of several cells: it is missing, not something else.
-    found, _, notes = predicted(invoke, tmp_path, "x\tz\n12.75\t1\n1,5\t2\n2,5\t2\n")
-    np.testing.assert_allclose(found[1:], [1.5, 2.5])
-    assert notes == ["x: '12.75' (row 1): no number, so missing."]
+    told = ": decimals are behind '.' here, unlike in the file of the fit."
+    lost = "x: '12.75' (row 1): no number, so missing."
+    for text, values, notes in (
+        ("x\tz\n12.75\t1\n1.234\t2\n", [12.75, 1.234], [told]),
+        ("x\tz\n1.234\t2.5\n", [1.234], [told]),
+        # One of several cells: it is missing, not something else.
+        ("x\tz\n1,5\t1\n2,5\t2\n3,5\t2\n", [1.5, 2.5, 3.5], []),
+        ("x\tz\n12.75\t1\n1,5\t2\n2,5\t2\n", None, [lost]),
+    ):
+        found, _, got = predicted(invoke, tmp_path, text)
+        assert got == notes
+        assert values is None or found == pytest.approx(values)
     # Numbers that are no text have no mark.
     for cells in ([1.234, 2.5], [1.234, "2,5"]):
         frame = pd.DataFrame({"x": pd.Series(cells, dtype=object), "z": 1.5})
         frame.to_excel(tmp_path / "new.xlsx", index=False)
-        result = invoke("predict", tmp_path, tmp_path / "new.xlsx", "--json")
-        shown = json.loads(result.stdout)
-        np.testing.assert_allclose([row["y"] for row in shown["predictions"]], [1.234, 2.5])
+        shown = json.loads(invoke("predict", tmp_path, tmp_path / "new.xlsx", "--json").stdout)
+        assert [row["y"] for row in shown["predictions"]] == pytest.approx([1.234, 2.5])
         assert shown["findings"] == []
 
 
 def test_names_that_are_added_give_way(invoke: Invoke, tmp_path: Path) -> None:
-    from proxyprox_app.study.columns import Columns
-    from proxyprox_app.study.fit import FittedGLM, TableModel
-
     ids = [f"K{i:03d}" for i in range(20)]
     frame = pd.DataFrame({"row": ids, "P(y = a)": ids[::-1], "x": np.linspace(0, 1, 20) ** 2})
     frame.to_csv(tmp_path / "new.csv", index=False)
@@ -518,12 +441,6 @@ def test_names_that_are_added_give_way(invoke: Invoke, tmp_path: Path) -> None:
             assert row[target] in ("a", "b")
         told = {finding["column"]: finding["text"] for finding in shown["findings"]}
         assert "'row'" in told[names[0]]
-    glm = FittedGLM("linear", [], np.ones((1, 1)), np.zeros(1))
-    found, notes = TableModel(columns, glm, "row", "regression", {}).predict(
-        frame.drop(columns="row")
-    )
-    assert list(found) == ["row.2", "P(y = a)", "row"]
-    assert "row.2" in str(notes[0])
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
@@ -531,8 +448,6 @@ def test_blanks_of_identifiers_stay(invoke: Invoke, tmp_path: Path, quote: str) 
     ids = [f" K{i} " for i in range(20)]
     lines = ["x,id", *(f"{i * i},{quote}{cell}{quote}" for i, cell in enumerate(ids))]
     (tmp_path / "new.csv").write_text("\n".join(lines))
-    from proxyprox_app.study.tables import read_table
-
     small_model(read_table(tmp_path / "new.csv"), tmp_path)
     printed = invoke("predict", tmp_path, tmp_path / "new.csv").stdout.splitlines()
     assert [row["id"] for row in csv.DictReader(printed)] == ids

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
-from proxyprox_app.study.policy import POLICY
-from proxyprox_app.study.tables import (
+from proxyprox._util.text import list_names
+from proxyprox_app.tables import (
     KINDS,
+    POLICY,
     DataError,
     Finding,
+    Kind,
     as_text,
     is_coded,
+    is_list,
     no_column,
     to_numbers,
 )
@@ -43,8 +46,17 @@ IDENTIFIER = re.compile(r"(.*[_ .-])?(id|uuid|guid|key|index|row|nr|no|number)",
 _INDEX = re.compile(r"(unnamed: \d+|column 1|index)", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Column:
+# Larger numbers make infinite ones when two of them are multiplied.
+Number = Annotated[float, Field(ge=-1e150, le=1e150)]
+
+
+class Exact(BaseModel):
+    """Exactly these keys, and values of exactly these types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Column(Exact):
     """What a column becomes.
 
     Attributes
@@ -66,13 +78,17 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Kind
     why: str
-    missing: float
-    values: int
+    missing: Number
+    values: Annotated[int, Field(ge=0, le=1 << 53)] = 0
     date: str = ""
     yes_no: bool = False
     text: bool = False
+
+    def but(self, **changes: Any) -> Column:
+        """Return a column that differs in some of this."""
+        return self.model_copy(update=changes)
 
 
 class Columns:
@@ -126,6 +142,8 @@ class Columns:
         self.decimal = decimal
         self.columns: list[Column] = []
         self.findings: list[Finding] = []
+        self.feature_names: list[str] = []
+        self.sources: list[str] = []
         for name, kind in self.kinds.items():
             if kind not in KINDS:
                 raise DataError(f"{name}: a column is one of {', '.join(KINDS)}, not {kind!r}.")
@@ -137,7 +155,6 @@ class Columns:
         frame: Frame,
         labels: Any = None,
         ignore: Sequence[str] = (),
-        progress: Callable[[str], None] = lambda text: None,
     ) -> Columns:
         """Decide what every column becomes; nothing is fitted.
 
@@ -149,30 +166,30 @@ class Columns:
             What is to be predicted, to find columns that are copies of it or determine it.
         ignore : sequence of str
             Columns that are no business of this object, such as the label's.
-        progress : callable
-            Told which column is looked at.
 
         Returns
         -------
         self
         """
-        self.columns, self.findings = [], []
         names = [str(name) for name in frame if name not in ignore]
-        for name in self.kinds:
-            if name not in names:
-                self._find("", no_column(name, names), fatal=True)
+        lacking = (name for name in self.kinds if name not in names)
+        self.columns = []
+        self.findings = [Finding("", no_column(name, names), True) for name in lacking]
         seen: dict[int, str] = {}
-        for place, name in enumerate(names, start=1):
-            progress(f"column {place} of {len(names)}: {name}")
+        for name in names:
             forced = self.kinds.get(name)
             column = self._decide(name, frame[name], forced)
             if column.kind != "drop" and forced is None:
                 column = self._without_copies(column, frame[name], labels, seen)
             self.columns.append(column)
-        if not any(column.kind != "drop" for column in self.columns):
+        if all(column.kind == "drop" for column in self.columns):
             why = "; ".join(f"{column.name}: {column.why}" for column in self.columns[:5])
             self._find("", f"no column is left to predict from ({why}).", fatal=True)
         return self
+
+    def _drop(self, made: Column, why: str, text: str = "", fatal: bool = False) -> Column:
+        self._find(made.name, f"{text or why}: dropped.", fatal)
+        return made.but(kind="drop", why=why)
 
     def _find(self, column: str, text: str, fatal: bool = False) -> None:
         self.findings.append(Finding(column, text, fatal))
@@ -185,39 +202,37 @@ class Columns:
         texts = isinstance(cells.dtype, pd.StringDtype) or (
             kind_of == "O" and pd.api.types.infer_dtype(plain) == "string"
         )
-        made = Column(name, "drop", "told so", float(cells.isna().mean()), 0, text=texts)
+        empty = float(cells.isna().mean())
+        made = Column(name=name, kind="drop", why="told so", missing=empty, text=texts)
         if forced == "drop":
             return made
-        if kind_of == "O" and not texts and any(map(_is_list, plain)):
-            self._find(name, "holds lists or the like: dropped.", fatal=forced is not None)
-            return replace(made, why="lists or the like")
-        made = replace(made, values=int(plain.nunique()))
-        if not len(plain):
-            self._find(name, "every cell is empty: dropped.", fatal=forced is not None)
-            return replace(made, why="every cell is empty")
+        lists = kind_of == "O" and not texts and any(map(is_list, plain))
+        if lists or not len(plain):
+            why = "holds lists or the like" if lists else "every cell is empty"
+            return self._drop(made, why, fatal=forced is not None)
+        made = made.but(values=int(plain.nunique()))
         if made.values == 1 and not made.missing and forced is None:
-            self._find(name, f"the same in every row ({_shown(plain.iloc[0])}): dropped.")
-            return replace(made, why="the same in every row")
+            return self._drop(made, f"the same in every row ({_shown(plain.iloc[0])})")
         if forced is not None:
             return self._obey(made, cells, forced)
-        if kind_of in "Mm":
-            spans = replace(made, kind="number", why="durations, in seconds")
-            return spans if kind_of == "m" else replace(made, kind="date", why="dates")
-        if kind_of in "iuf":
-            if self._identifies(name, plain, len(cells)):
-                return replace(made, why=IDENTIFIES)
-            return replace(made, kind="number", why="numbers")
-        return self._decide_text(made, cells)
+        if kind_of not in "Mmiuf":
+            return self._decide_text(made, cells)
+        if kind_of in "iuf" and _identifies(name, plain, len(cells)):
+            text = "another number in every row, as of an identifier"
+            return self._drop(made, IDENTIFIES, text)
+        why = {"M": "dates", "m": "durations, in seconds"}.get(kind_of, "numbers")
+        return made.but(kind="date" if kind_of == "M" else "number", why=why)
 
     def _decide_text(self, made: Column, cells: Series) -> Column:
         """Return what a column of text, categories or truth values becomes."""
         name, plain = made.name, as_text(cells).dropna()
         values = set(plain.str.lower())
         if values <= YES | NO and values & YES and values & NO:
-            odd = sorted(set(plain) - {"yes", "no", "True", "False"})
-            why = "yes or no" + (f" (also written {', '.join(odd[:4])})" if odd else "")
-            return replace(made, kind="category", why=why, values=2, yes_no=True)
-        if str(cells.dtype) != "category":
+            written = _listed(sorted(set(plain)), 4)
+            why = f"yes or no (written {written})"
+            return made.but(kind="category", why=why, values=2, yes_no=True)
+        category = str(cells.dtype) == "category"
+        if not category:
             numbers = to_numbers(cells.dropna().astype(object), self.decimal)
             mixed = float(numbers.notna().mean())
             coded = is_coded(plain) if mixed else ""
@@ -225,7 +240,7 @@ class Columns:
                 if len(bad := plain[numbers.isna()]):
                     what = f"numbers, but {_cells(bad)}: taken as missing (--as {name}=category?)."
                     self._find(name, what)
-                return replace(made, kind="number", why="numbers")
+                return made.but(kind="number", why="numbers")
             date, share, doubt = date_format(plain)
             if share >= POLICY.enough:
                 if doubt:
@@ -233,55 +248,38 @@ class Columns:
                 if share < 1:
                     bad = plain[parse_dates(plain, date).isna()]
                     self._find(name, f"dates, but {_cells(bad)}: taken as missing.")
-                return replace(made, kind="date", why=f"dates, {_readable(date)}", date=date)
+                return made.but(kind="date", why=f"dates, {_readable(date)}", date=date)
             if coded:
                 self._find(name, f"{coded}: not taken for numbers (--as {name}=number?).")
             elif mixed >= 0.3:
                 self._find(name, f"{mixed:.0%} numbers and {_cells(plain[numbers.isna()])}: mixed.")
             words = plain.str.contains(r"\s").mean() > 0.5 and not IDENTIFIER.fullmatch(name)
             if made.values == len(plain) >= POLICY.several and not words:
-                self._find(name, "another value in every row, as of an identifier: dropped.")
-                return replace(made, why=IDENTIFIES)
-        if made.values <= POLICY.most_values or str(cells.dtype) == "category":
-            shown = f"{made.values} values: {_first(plain.value_counts().index.tolist(), 3)}"
-            return replace(made, kind="category", why=shown)
-        return replace(made, kind="text", why=f"text, {made.values:,} different")
-
-    def _identifies(self, name: str, plain: Series, rows: int) -> bool:
-        """Tell whether whole numbers only count the rows or name them, and note it."""
-        named = bool(IDENTIFIER.fullmatch(name) or _INDEX.fullmatch(name))
-        # Whole numbers of more digits than a float has are compared as they are.
-        types = {"f": np.float64, "u": np.uint64, "i": np.int64}
-        values = plain.to_numpy(dtype=types[plain.dtype.kind])
-        enough = len(values) >= max(POLICY.several, POLICY.enough * rows if named else rows)
-        if not enough or (values != np.round(values)).any() or len(np.unique(values)) < len(values):
-            return False
-        counts = (np.diff(np.sort(values)) == 1).all() and (named or (np.diff(values) == 1).all())
-        if counts or IDENTIFIER.fullmatch(name):
-            self._find(name, "another number in every row, as of an identifier: dropped.")
-            return True
-        return False
+                text = "another value in every row, as of an identifier"
+                return self._drop(made, IDENTIFIES, text)
+        if made.values <= POLICY.most_values or category:
+            shown = f"{made.values} values: {_listed(plain.value_counts().index, 3)}"
+            return made.but(kind="category", why=shown)
+        return made.but(kind="text", why=f"text, {made.values:,} different")
 
     def _obey(self, made: Column, cells: Series, forced: str) -> Column:
         """Return a column of the kind that was asked for, if it can be."""
-        name, made = made.name, replace(made, kind=forced, why="told so")
+        name, made = made.name, made.but(kind=forced, why="told so")
         if forced == "number":
             values = to_numbers(plain_object(cells), self.decimal)
-            bad = as_text(cells)[values.isna() & cells.notna()].dropna()
-            if len(bad) == cells.notna().sum():
-                self._find(name, f"no cell is a number, such as {_cells(bad)}.", fatal=True)
-            elif len(bad):
-                self._find(name, f"{_cells(bad)} taken as missing.")
+            bad, none = as_text(cells)[values.isna()].dropna(), bool(values.isna().all())
+            if len(bad):
+                what = f"no cell is a number, such as {_cells(bad)}"
+                self._find(name, f"{what if none else f'{_cells(bad)} taken as missing'}.", none)
         elif forced == "date" and cells.dtype.kind != "M":
             text = as_text(cells).dropna()
             date, share, doubt = date_format(text)
-            made = replace(made, date=date)
+            made = made.but(date=date)
             if share == 0:
                 self._find(name, f"no cell is a date, such as {_shown(text.iloc[0])}.", fatal=True)
             elif doubt or share < 1:
                 lost = f"; {1 - share:.0%} of the cells are none and are missing"
-                text = f"dates, read as {_readable(date)}{lost if share < 1 else ''}."
-                self._find(name, text)
+                self._find(name, f"read as {_readable(date)}{lost if share < 1 else ''}.")
         elif forced == "category" and made.values > 1000:
             self._find(name, f"{made.values:,} values make as many columns.")
         return made
@@ -294,30 +292,18 @@ class Columns:
 
         name = column.name
         key = hash(pd.util.hash_pandas_object(cells, index=False).to_numpy().tobytes())
-        if key in seen:
-            self._find(name, f"a copy of {seen[key]}: dropped.")
-            return replace(column, kind="drop", why=f"a copy of {seen[key]}")
-        seen[key] = name
+        first = seen.setdefault(key, name)
+        if first != name:
+            return self._drop(column, f"a copy of {first}")
         if labels is not None and is_copy(cells, labels):
-            keep = f"(--as {name}={column.kind} to keep it)"
-            self._find(
-                name, f"tells the label in every row, as a copy of it would: dropped {keep}."
-            )
-            return replace(column, kind="drop", why="a copy of the label")
+            what = "tells the label in every row, as a copy of it would"
+            what += f" (--as {name}={column.kind} to keep it)"
+            return self._drop(column, "a copy of the label", what)
         if labels is not None and determines(cells, labels):
             text = f"its {column.values:,} values repeat, and rows of one value nearly always have "
             text += f"one label. If they belong together, such as one person's: --groups {name}; "
             self._find(name, text + "otherwise the scores of new values are too good.")
         return column
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Return what every column becomes, as JSON values."""
-        names, sources = getattr(self, "feature_names", []), getattr(self, "sources", [])
-        shown = []
-        for column in self.columns:
-            made = [n for n, source in zip(names, sources, strict=True) if source == column.name]
-            shown.append({**asdict(column), **({"becomes": made} if made else {})})
-        return shown
 
     @property
     def texts(self) -> list[str]:
@@ -355,9 +341,9 @@ class Columns:
         X = self._assemble(table)
         dense = np.array([kind in ("number", "date") for kind in self._layout()[2]], dtype=bool)
         self.medians = np.zeros(X.shape[1])
-        for j in np.flatnonzero(np.isnan(X).any(axis=0)):
-            known = X[~np.isnan(X[:, j]), j]
-            self.medians[j] = np.median(known) if len(known) else 0.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of columns without a number
+            self.medians[dense] = np.nan_to_num(np.nanmedian(X[:, dense], axis=0))
         X = np.where(np.isnan(X), self.medians, X)
         spread, scaled = X.std(axis=0), dense & self.scale
         largest = np.abs(X).max(axis=0, initial=1e-300)
@@ -381,13 +367,7 @@ class Columns:
         return other.fit(frame)
 
     def transform(self, frame: Frame) -> Array:
-        """Return a table as a matrix of float64 without gaps.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            Rows with the columns of the fit, in any order, perhaps with others.
-        """
+        """Return a table with the columns of the fit as a matrix of float64 without gaps."""
         return self.transform_with_findings(frame)[0]
 
     def transform_with_findings(
@@ -405,17 +385,12 @@ class Columns:
         """Return a table in which every column has the name it had in the fit."""
         names = [column.name for column in self.used]
         spare = {str(name).strip().lower(): name for name in frame if name not in names}
-        findings, lacking, renamed = list[Finding](), list[str](), {}
-        for name in names:
-            if name in frame:
-                continue
-            if name.lower() in spare:
-                renamed[spare[name.lower()]] = name
-                findings.append(Finding(name, f"called {spare[name.lower()]!r} here."))
-            else:
-                lacking.append(name)
+        absentees = [name for name in names if name not in frame]
+        renamed = {spare[n.lower()]: n for n in absentees if n.lower() in spare}
+        findings = [Finding(name, f"called {old!r} here.") for old, name in renamed.items()]
+        lacking = [name for name in absentees if name.lower() not in spare]
         if lacking and not absent:
-            there = _first([str(name) for name in spare.values()]) or "no others"
+            there = _listed(spare.values()) or "no others"
             text = f"the file lacks the columns {', '.join(map(repr, lacking))}; it has {there}"
             raise DataError(f"{text}. --allow-missing takes them as empty.")
         findings += [Finding(name, "not in the file: taken as empty.") for name in lacking]
@@ -434,7 +409,9 @@ class Columns:
                 form = f" ({_readable(column.date)})" if column.date else ""
                 values, what = parse_dates(cells, column.date), f"date{form}"
             elif column.kind == "category":
-                values = _category(column, cells)
+                text = as_text(cells)
+                text = yes_or_no(text, ("yes", "no")) if column.yes_no else text
+                values = text.fillna(MISSING).astype(object)
             else:
                 values = as_text(cells).fillna("").astype(object)
             if what and len(bad := as_text(cells)[values.isna()].dropna()):
@@ -455,22 +432,19 @@ class Columns:
                 rows |= new
         if len(findings) > 1:
             what = f"{rows.sum():,} of {len(rows):,} rows hold values that were not learned, in"
-            names = ", ".join(finding.column for finding in findings)
-            findings.append(Finding("", f"{what} {names}: without effect on the prediction."))
+            findings.append(Finding("", f"{what} {', '.join(f.column for f in findings)}."))
         return findings
 
     def _layout(self) -> tuple[list[str], list[str], list[str]]:
         """Return the names of the matrix's columns, their sources and their kinds."""
-        names, sources, kinds = list[str](), list[str](), list[str]()
+        found = list[tuple[str, str, str]]()
         for column in self.used:
-            made = [column.name + ending for ending in _endings(column, self.learned[column.name])]
-            names += made
-            kinds += [column.kind] * len(made)
-            if column.name in self.gaps:
-                names.append(f"{column.name} {MISSING}")
-                kinds.append("category")
-            sources += [column.name] * (len(names) - len(sources))
-        return names, sources, kinds
+            name, learned = column.name, self.learned[column.name]
+            found += [(name + end, name, column.kind) for end in _endings(column, learned)]
+            if name in self.gaps:
+                found.append((f"{name} {MISSING}", name, "category"))
+        names, sources, kinds = zip(*found, strict=True) if found else ((), (), ())
+        return list(names), list(sources), list(kinds)
 
     def _assemble(self, table: Frame) -> Array:
         """Return the matrix with gaps."""
@@ -480,14 +454,14 @@ class Columns:
             blocks.append(_block(column, self.learned[column.name], values))
             if column.name in self.gaps:
                 blocks.append(values.isna().to_numpy()[:, None])
-        return np.hstack([block.astype(np.float64, copy=False) for block in blocks])
+        return np.hstack(blocks).astype(np.float64, copy=False)
 
     # -- plain data ---------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """Return what was learned as lists, texts and numbers."""
         return {
-            "columns": [asdict(column) for column in self.columns],
+            "columns": [column.model_dump() for column in self.columns],
             "learned": {
                 name: {key: np.asarray(value).tolist() for key, value in learned.items()}
                 for name, learned in self.learned.items()
@@ -623,18 +597,19 @@ def _text_block(learned: Mapping[str, Any], values: Series) -> Array:
 def _checked(column: Column, learned: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was learned, if it can be a column's of this kind."""
     keys = {"category": ["levels"], "date": ["hours"], "text": ["terms", "idf", "directions"]}
+    made, wrong = dict(learned), ""
     if list(learned) != keys.get(column.kind, []):
-        raise ValueError(f"{column.name!r} is a {column.kind!r} that has learned {list(learned)}")
-    made = dict(learned)
-    if column.kind == "date" and not _is_date_format(column.date):
-        raise ValueError(f"{column.name!r} has dates of the form {column.date[:40]!r}")
-    if column.kind == "category" and len(set(made["levels"])) < len(made["levels"]):
-        raise ValueError(f"{column.name!r} has a value twice")
-    if column.kind == "text":
-        terms, directions = len(made["terms"]), np.array(made["directions"], dtype=np.float64)
-        if len(set(made["terms"])) < terms or len(made["idf"]) != terms:
-            raise ValueError(f"{column.name!r} has groups of letters twice, or without a weight")
-        made["directions"] = directions.reshape(len(directions), terms)
+        wrong = f"is a {column.kind!r} that has learned {list(learned)}"
+    elif column.kind == "date" and not _is_date_format(column.date):
+        wrong = f"has dates of the form {column.date[:40]!r}"
+    elif any(len(set(made.get(key, ()))) < len(made.get(key, ())) for key in ("levels", "terms")):
+        wrong = "has a value or a group of letters twice"
+    elif column.kind == "text":
+        count, directions = len(made["terms"]), np.array(made["directions"], dtype=np.float64)
+        made["directions"] = directions.reshape(len(directions), count)
+        wrong = "" if len(made["idf"]) == count else "has groups of letters without a weight"
+    if wrong:
+        raise ValueError(f"{column.name!r} {wrong}")
     return made
 
 
@@ -656,28 +631,28 @@ def plain_object(cells: Series) -> Series:
     return cells if kind in "biuf" else cells.astype(object)
 
 
-def _is_list(cell: Any) -> bool:
-    return isinstance(cell, (list, dict, set, np.ndarray))
+def yes_or_no(text: Series, words: Sequence[str] = ()) -> Series:
+    """Return text in which yes and no have one spelling each, if there is nothing else.
 
-
-def _category(column: Column, cells: Series) -> Series:
-    """Return cells as values of a category, gaps as one, too."""
-    text = as_text(cells)
-    text = _as_yes_or_no(text) if column.yes_no else text
-    return text.fillna(MISSING).astype(object)
-
-
-def yes_or_no(text: Series) -> Series:
-    """Return text in which every spelling of yes and no is that word, if it has no other."""
-    lower = set(text.dropna().str.lower())
-    if not lower or not lower <= YES | NO or lower <= {"0", "1"}:
-        return text
-    return _as_yes_or_no(text)
-
-
-def _as_yes_or_no(text: Series) -> Series:
+    Parameters
+    ----------
+    text : pandas.Series
+        Such as Ja, nein, "J" and gaps.
+    words : sequence of str
+        The spellings to use, whatever else there is; by default the most frequent ones.
+    """
     lower = text.str.lower()
-    return text.mask(lower.isin(YES), "yes").mask(lower.isin(NO), "no")
+    found = set(lower.dropna())
+    if not words and (not found <= YES | NO or found <= {"0", "1"}):
+        return text
+    made = text
+    for spellings in (YES, NO):
+        mine = lower.isin(spellings)
+        own = [w for w in words if w.lower() in spellings] if words else text[mine].mode().tolist()
+        if words and not own:
+            return text
+        made = made.mask(mine, own[0]) if own else made
+    return made
 
 
 def date_format(text: Series) -> tuple[str, float, str]:
@@ -738,6 +713,19 @@ def _is_date_format(form: str) -> bool:
     return True
 
 
+def _identifies(name: str, plain: Series, rows: int) -> bool:
+    """Tell whether whole numbers only count the rows or name them."""
+    own = bool(IDENTIFIER.fullmatch(name))
+    named = own or bool(_INDEX.fullmatch(name))
+    # Whole numbers of more digits than a float has are compared as they are.
+    types = {"f": np.float64, "u": np.uint64, "i": np.int64}
+    values = plain.to_numpy(dtype=types[plain.dtype.kind])
+    enough = len(values) >= max(POLICY.several, POLICY.enough * rows if named else rows)
+    if not enough or (values != np.round(values)).any() or not plain.is_unique:
+        return False
+    return own or bool((np.diff(np.sort(values) if named else values) == 1).all())
+
+
 def is_copy(cells: Series, labels: Series) -> bool:
     """Tell whether a column and the labels, if there are any, determine each other."""
     known = labels.notna().to_numpy() & cells.notna().to_numpy()
@@ -749,10 +737,8 @@ def is_copy(cells: Series, labels: Series) -> bool:
         if np.isnan(values).any() or not values.std():
             return False
         return bool(abs(np.corrcoef(values, theirs.to_numpy())[0, 1]) > 1 - 1e-9)
-    if not ours.nunique() == theirs.nunique() > 1:
-        return False
     pairs = set(zip(_codes(ours), _codes(theirs), strict=True))
-    return bool(len(pairs) == ours.nunique())
+    return bool(len(pairs) == ours.nunique() == theirs.nunique() > 1)
 
 
 def determines(cells: Series, labels: Series) -> bool:
@@ -766,22 +752,22 @@ def determines(cells: Series, labels: Series) -> bool:
     values = ours.nunique()
     if not POLICY.several // 2 <= values <= len(ours) // 2:
         return False
-    groups = _codes(ours)
     if cells.dtype.kind in "iufM":
         # Of a number that merely predicts well, neighbours are alike, too.
         order = np.unique(ours.to_numpy(), return_inverse=True)[1]
         return _is_pure(order, theirs) and not _is_pure(order // 2, theirs)
-    return _is_pure(groups, theirs)
+    return _is_pure(_codes(ours), theirs)
 
 
 def _is_pure(groups: Array, labels: Series) -> bool:
     """Tell whether the labels hardly differ within groups."""
+    import pandas as pd
+
     if labels.dtype.kind == "f":
         y = labels.to_numpy()
         within = y - (np.bincount(groups, y) / np.bincount(groups))[groups]
         return bool(within.var() <= (1 - POLICY.pure) * y.var())
-    counts = np.zeros((groups.max() + 1, labels.nunique()))
-    np.add.at(counts, (groups, _codes(labels)), 1)
+    counts = pd.crosstab(groups, labels.to_numpy()).to_numpy()
     base, pure = counts.sum(axis=0).max(), counts.max(axis=1).sum()
     return bool(pure - base >= POLICY.pure * (len(labels) - base) > 0)
 
@@ -799,6 +785,10 @@ def _readable(form: str) -> str:
     return "ISO 8601" if form == "ISO8601" else re.sub(r"[^a-z./ -]|[ :]+$", "", text).strip()
 
 
+def _listed(names: Iterable[Any], most: int = 8) -> str:
+    return list_names([str(name)[:30] for name in names], most)
+
+
 def _shown(value: Any) -> str:
     text = str(value)
     return repr(text if len(text) <= 30 else f"{text[:29]}…")
@@ -806,15 +796,7 @@ def _shown(value: Any) -> str:
 
 def _cells(bad: Series) -> str:
     """Return how many cells are meant, with an example."""
-    count = len(bad)
     first, row = _shown(bad.iloc[0]), bad.index[0]
-    return (
-        f"{first} (row {row + 1 if isinstance(row, (int, np.integer)) else row})"
-        if count == 1
-        else f"{count:,} cells such as {first}"
-    )
-
-
-def _first(names: Sequence[str], most: int = 8) -> str:
-    shown = ", ".join(str(name)[:30] for name in names[:most])
-    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+    if len(bad) > 1:
+        return f"{len(bad):,} cells such as {first}"
+    return f"{first} (row {row + 1 if isinstance(row, (int, np.integer)) else row})"

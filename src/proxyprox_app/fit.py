@@ -1,4 +1,4 @@
-"""A table and the column to predict: models compared on held-out rows, and the one to keep.
+"""A table and the column to predict: models compared on held-out rows.
 
 Labels are the scarce part: rows without one are the proxy. Every model is judged on labelled rows
 that neither it nor the columns' encoding has seen.
@@ -10,24 +10,18 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.stats
 
-from proxyprox import __version__
-from proxyprox.problems.families import FAMILIES
-from proxyprox_app.study import model_file
-from proxyprox_app.study.columns import Columns, date_format, parse_dates, plain_object, yes_or_no
-from proxyprox_app.study.model_file import ModelFileError
-from proxyprox_app.study.policy import POLICY
-from proxyprox_app.study.tables import (
+from proxyprox_app.columns import Columns, date_format, parse_dates, plain_object, yes_or_no
+from proxyprox_app.tables import (
+    POLICY,
     DataError,
     Finding,
     as_text,
-    distinct,
     is_coded,
     no_column,
     to_numbers,
@@ -113,8 +107,9 @@ def read_target(frame: Frame, name: str, task: str | None = None, decimal: str =
         outliers = _question_outliers(values, find)
     else:
         y = yes_or_no(text)
-        if spellings := sorted(set(text.dropna()) - set(y.dropna())):
-            find(f"{', '.join(spellings[:6])} are read as yes or no.")
+        for word in sorted(set(y.dropna())):
+            if others := sorted(set(text[y == word].dropna()) - {word}):
+                find(f"{', '.join(others[:6])} read as {word}.")
         y = _without_rare(y, find)
         if y.nunique() > POLICY.most_classes:
             more = " Is it the right column?" if auto else ""
@@ -124,11 +119,9 @@ def read_target(frame: Frame, name: str, task: str | None = None, decimal: str =
             got = f"one class, {y.dropna().iloc[0]!r}" if y.notna().any() else "no label"
             find(f"holds {got}; two are needed, of {POLICY.fewest_of_class} labels each.", True)
         elif (counts := y.value_counts(normalize=True)).iloc[0] >= POLICY.rare:
-            find(
-                f"{counts.iloc[0]:.1%} of the labels are {counts.index[0]!r}: accuracy says little "
-                f"here. Look at average precision (AP), which is {1 - counts.iloc[0]:.2g} without "
-                "any skill."
-            )
+            most, name = counts.iloc[0], counts.index[0]
+            text = f"{most:.1%} of the labels are {name!r}: accuracy says little here. Look at "
+            find(f"{text}average precision (AP), which is {1 - most:.2g} without any skill.")
     if (labels := int(y.notna().sum())) < POLICY.fewest:
         find(f"{labels} labels are too few, {POLICY.fewest} at least.", fatal=True)
     return Target(name, task, y, findings, outliers)
@@ -142,11 +135,9 @@ def _question_outliers(values: Any, find: Callable[..., None]) -> int:
     far = values[(values - middle).abs() > POLICY.outlying * (high - low)]
     if high <= low or not len(far):
         return 0
-    find(
-        f"{len(far)} labels are more than {POLICY.outlying:g} interquartile ranges from the "
-        f"median, such as {far.iloc[0]:g} (median {middle:.4g}): slips? Models are compared by "
-        "Huber's loss, which a few of them do not decide."
-    )
+    what = f"interquartile ranges from the median, such as {far.iloc[0]:g} (median {middle:.4g})"
+    text = "slips? Models are compared by Huber's loss, which a few of them do not decide."
+    find(f"{len(far)} labels are more than {POLICY.outlying:g} {what}: {text}")
     return len(far)
 
 
@@ -249,19 +240,17 @@ def _folds(split: Split, target: Target, seed: int) -> list[tuple[Array, Array]]
         if count < 2:
             raise DataError(f"--groups {split.column}: all labels are in one group.")
         kind = ms.StratifiedGroupKFold if classes else ms.GroupKFold
-        for _, test in kind(count, **options).split(known, y, groups):
-            found.append((rows[~np.isin(split.codes, groups[test])], known[test]))
+        tests = [test for _, test in kind(count, **options).split(known, y, groups)]
+        found = [(rows[~np.isin(split.codes, groups[test])], known[test]) for test in tests]
     else:
         kind = ms.StratifiedKFold if classes else ms.KFold
-        made = kind(min([count, *classes]), **options).split(known, y)
-        found = [(np.setdiff1d(rows, known[test]), known[test]) for _, test in made]
-    usable = [
-        (seen, test) for seen, test in found
-        if len(test) and len(set(target.labels[_fitted(target, seen)])) >= 2
-    ]  # fmt: skip
-    if not usable:
+        tests = [test for _, test in kind(min([count, *classes]), **options).split(known, y)]
+        found = [(np.setdiff1d(rows, known[test]), known[test]) for test in tests]
+    labels = (set(target.labels[_fitted(target, seen)]) for seen, _ in found)
+    found = [fold for fold, own in zip(found, labels, strict=True) if len(fold[1]) and len(own) > 1]
+    if not found:
         raise DataError(f"--{split.kind} {split.column}: no part has labels to fit and to judge.")
-    return usable
+    return found
 
 
 def _fitted(target: Target, seen: Array) -> Array:
@@ -284,16 +273,7 @@ def make_model(name: str, task: str, folds: int = POLICY.folds) -> Any:
     from proxyprox.sklearn import ProxyLogisticRegression, ProxyRidge
 
     strengths = np.logspace(-4, 4, 13)
-    if task == "regression":
-        regressors: dict[str, Any] = {
-            "proxyprox": ProxyRidge,
-            "scikit-learn": lambda: linear_model.RidgeCV(alphas=strengths),
-            "huber": lambda: linear_model.HuberRegressor(alpha=1.0, max_iter=2000),
-            "erm": linear_model.LinearRegression,
-            "base-rate": DummyRegressor,
-        }
-        return regressors[name]()
-    classifiers: dict[str, Any] = {
+    makers: dict[str, Any] = {
         "proxyprox": lambda: ProxyLogisticRegression(unlabelled=None),
         "scikit-learn": lambda: linear_model.LogisticRegressionCV(
             Cs=strengths, scoring="neg_log_loss", max_iter=2000, cv=folds
@@ -301,7 +281,15 @@ def make_model(name: str, task: str, folds: int = POLICY.folds) -> Any:
         "erm": lambda: linear_model.LogisticRegression(C=np.inf, max_iter=2000),
         "base-rate": lambda: DummyClassifier(strategy="prior"),
     }
-    return classifiers[name]()
+    if task == "regression":
+        makers = {
+            "proxyprox": ProxyRidge,
+            "scikit-learn": lambda: linear_model.RidgeCV(alphas=strengths),
+            "huber": lambda: linear_model.HuberRegressor(alpha=1.0, max_iter=2000),
+            "erm": linear_model.LinearRegression,
+            "base-rate": DummyRegressor,
+        }
+    return makers[name]()
 
 
 def models_for(task: str) -> list[str]:
@@ -341,7 +329,9 @@ def outputs_of(model: Any, task: str, X: Array, classes: Sequence[str]) -> Array
     return shown
 
 
-def losses_of(task: str, outputs: Array, y: Array, classes: Sequence[str], huber: float) -> Array:
+def losses_of(
+    task: str, outputs: Array, y: Array, classes: Sequence[str], huber: float = math.inf
+) -> Array:
     """Return each row's loss: squared or Huber's error, or minus the logarithm of its chance."""
     if task == "regression":
         error = np.abs(outputs - y)
@@ -362,23 +352,19 @@ def more_measures(
 
     if task == "regression":
         return {"median error": float(np.median(np.abs(outputs - y)))}
-    folds, there = np.zeros(len(y), dtype=int) if folds is None else folds, y[:, None] == classes
+    folds, there = np.zeros(len(y)) if folds is None else folds, y[:, None] == classes
     columns = [int(np.argmin(there.sum(axis=0)))] if len(classes) == 2 else range(len(classes))
-    found: dict[str, list[tuple[float, int]]] = {"AUC": [], "AP": []}
-    for fold in np.unique(folds):
-        mine = folds == fold
-        for j in columns:
-            if 0 < there[mine, j].sum() < mine.sum():
-                pair, size = (there[mine, j], outputs[mine, j]), int(mine.sum())
-                found["AUC"].append((roc_auc_score(*pair), size))
-                found["AP"].append((average_precision_score(*pair), size))
-    return {name: _mean(pairs) for name, pairs in found.items()}
-
-
-def _mean(pairs: Sequence[tuple[float, int]]) -> float | None:
-    """Return the mean of values with weights."""
-    total = sum(weight for _, weight in pairs)
-    return float(sum(value * weight for value, weight in pairs) / total) if total else None
+    scores = [
+        (roc_auc_score(*pair), average_precision_score(*pair), mine.sum())
+        for mine in (folds == fold for fold in np.unique(folds))
+        for pair in ((there[mine, j], outputs[mine, j]) for j in columns)
+        if 0 < pair[0].sum() < mine.sum()
+    ]
+    if not scores:
+        return {"AUC": None, "AP": None}
+    area, precision, rows = np.transpose(scores)
+    return {"AUC": float(np.average(area, weights=rows)),
+            "AP": float(np.average(precision, weights=rows))}  # fmt: skip
 
 
 # -- comparison on held-out rows ------------------------------------------------------------------
@@ -436,14 +422,9 @@ class Comparison:
 
 
 def compare_models(
-    frame: Frame,
-    columns: Columns,
-    target: Target,
-    wanted: str = "best",
-    seed: int = 0,
-    progress: Callable[[str], None] = lambda text: None,
-    split: Split | None = None,
-) -> Comparison:
+    frame: Frame, columns: Columns, target: Target, wanted: str = "best", seed: int = 0,
+    progress: Callable[[str], None] = lambda text: None, split: Split | None = None,
+) -> Comparison:  # fmt: skip
     """Compare all models by cross-validation on the labelled rows.
 
     Parameters
@@ -496,7 +477,7 @@ def compare_models(
         spread = float(losses_of(task, np.full(len(y), np.median(y)), y, (), huber).mean())
         spread = float(np.var(y)) if math.isinf(huber) else spread
     for name in sorted(names, key=lambda name: losses[name].mean()):
-        loss = _not_negative(_interval(losses[name], groups))
+        loss = _interval(losses[name], groups, 0.0)
         if task == "regression":
             value, low, high = (1 - each / spread for each in loss)
             second, loss = (value, high, low), _root(loss)
@@ -522,28 +503,23 @@ def compare_models(
     )  # fmt: skip
 
 
-def _interval(values: Array, groups: Array) -> Triple:
+def _interval(values: Array, groups: Array, least: float = -math.inf) -> Triple:
     """Return a mean and its interval, over groups whose rows may resemble each other."""
     n, mean = len(values), float(values.mean())
     sums = np.bincount(groups, values - mean)
     m = len(sums)
     deviation = math.sqrt(m / max(m - 1, 1) * float(sums @ sums)) / n
     reach = float(scipy.stats.t.ppf((1 + LEVEL) / 2, max(m - 1, 1))) * deviation
-    return mean, mean - reach, mean + reach
+    return mean, max(mean - reach, least), mean + reach
 
 
 def _share(right: Array, groups: Array) -> Triple:
     """Return a share and its interval, which lies between 0 and 1."""
-    if len(set(groups.tolist())) < len(right):
-        value, low, high = _interval(right, groups)
-        return value, max(low, 0.0), min(high, 1.0)
+    if len(np.unique(groups)) < len(right):
+        value, low, high = _interval(right, groups, 0.0)
+        return value, low, min(high, 1.0)
     ends = scipy.stats.binomtest(int(right.sum()), len(right)).proportion_ci(LEVEL, "wilson")
     return float(right.mean()), float(ends.low), float(ends.high)
-
-
-def _not_negative(values: Triple) -> Triple:
-    value, low, high = values
-    return value, max(low, 0.0), high
 
 
 def _root(values: Triple) -> Triple:
@@ -566,7 +542,7 @@ def _expected_of_best(losses: Array, groups: Array, seed: int) -> Triple:
     gain = drawn[:, best] - drawn[np.arange(times), lowest]
     optimism = float(np.mean(gain + means[lowest] - means[best]))
     value, low, high = (end + optimism for end in _interval(losses[:, best], groups))
-    return _not_negative((value, low, high))
+    return value, max(low, 0.0), high
 
 
 def _why(scores: Sequence[Score], chosen: str, wanted: str) -> str:
@@ -574,280 +550,7 @@ def _why(scores: Sequence[Score], chosen: str, wanted: str) -> str:
     best, second = scores[0], scores[1]
     if wanted != "best" and chosen != best.model:
         return f"{chosen} is written because --model asks for it; {best.model} was better."
-    text = f"{chosen} is written: it has the lowest held-out loss"
-    low, high = second.gap[1:]
+    text, (low, high) = f"{chosen} is written: it has the lowest held-out loss", second.gap[1:]
     if low > 0:
         return f"{text}, and {second.model} is worse by more than chance explains."
     return f"{text}. {second.model} is within chance of it ({low:+.2g} to {high:+.2g} a row)."
-
-
-# -- the model that is kept -----------------------------------------------------------------------
-
-
-@dataclass
-class TableModel:
-    """A fitted model with what its table's columns become: from a raw table to predictions.
-
-    Attributes
-    ----------
-    columns : Columns
-        What the columns become.
-    estimator : FittedGLM
-        The weights.
-    target, task : str
-        The column that is predicted, "classification" or "regression".
-    about : dict
-        What a reader wants to know: the model's name, held-out scores, versions.
-    """
-
-    columns: Columns
-    estimator: FittedGLM
-    target: str
-    task: str
-    about: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def classes(self) -> list[str]:
-        """The classes, as text; none of a regression."""
-        found = [] if self.task == "regression" else list(self.estimator.classes_)
-        return [str(each) for each in found]
-
-    def predict(
-        self, frame: Frame, absent: bool = False, cells: Frame | None = None
-    ) -> tuple[Frame, list[Finding]]:
-        """Return a table of predictions, and what is odd about the rows.
-
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            Rows with the columns of the fit, in any order, perhaps with others.
-        absent : bool
-            Whether columns may be absent, which then count as empty.
-        cells : pandas.DataFrame, optional
-            The same rows as they stand in their file, for the columns that identify them.
-        """
-        import pandas as pd
-
-        X, findings = self.columns.transform_with_findings(frame, absent)
-        given = frame if cells is None else cells
-        own = [name for name in self.columns.identifiers if name in given]
-        made = [given[name].to_numpy(dtype=object, na_value=None) for name in own]
-        made += [self.estimator.predict(X), np.arange(1, len(frame) + 1)]
-        if self.task != "regression":
-            made += list(self.estimator.predict_proba(X).T)
-        # The names of the file stay; those that are added give way.
-        names = [*own, self.target, "row", *(f"P({self.target} = {c})" for c in self.classes)]
-        shown = dict(zip(distinct(names, findings), made, strict=True))
-        order = list(shown)
-        order.insert(0, order.pop(len(own) + 1))
-        return pd.DataFrame(shown, index=frame.index)[order], findings
-
-    def score(self, frame: Frame, absent: bool = False) -> dict[str, Any] | None:
-        """Return how good the predictions are where rows have a label; None if none has."""
-        if self.target not in frame:
-            return None
-        if self.task == "regression":
-            y = to_numbers(plain_object(frame[self.target]), self.columns.decimal)
-        else:
-            text = yes_or_no(as_text(frame[self.target]))
-            y = text.where(text.isin(self.classes))
-        known = y.notna().to_numpy()
-        if not known.any():
-            return None
-        X, _ = self.columns.transform_with_findings(frame[known], absent)
-        labels = y[known].to_numpy(dtype=np.float64 if self.task == "regression" else str)
-        classes = sorted(self.classes)
-        outputs = outputs_of(self.estimator, self.task, X, classes)
-        loss = losses_of(self.task, outputs, labels, classes, math.inf)
-        more = more_measures(self.task, outputs, labels, classes)
-        if self.task == "regression":
-            spread = float(np.var(labels)) or math.nan
-            found = {"RMSE": math.sqrt(loss.mean()), "R²": 1 - float(loss.mean()) / spread}
-        else:
-            right = np.array(classes)[outputs.argmax(axis=1)] == labels
-            found = {"log-loss": float(loss.mean()), "accuracy": float(right.mean())}
-        return {"labels": int(known.sum()), **found, **more}
-
-    def coefficients(self) -> list[dict[str, Any]]:
-        """Return the coefficients by name, per unit of the raw column, widest effect first.
-
-        Those of text are left out: only together they mean something. ``effect`` is the standard
-        deviation of the column's part of the prediction, over the rows of the fit.
-        """
-        coef = np.atleast_2d(getattr(self.estimator, "coef_", np.empty((0, 0))))
-        if coef.shape[1] != len(self.columns.feature_names):
-            return []
-        kinds = {column.name: column.kind for column in self.columns.columns}
-        units, found = self.columns.scales[self.columns.kept], []
-        intervals = self.about.get("intervals")
-        for j, (name, source) in enumerate(
-            zip(self.columns.feature_names, self.columns.sources, strict=True)
-        ):
-            if kinds[source] == "text":
-                continue
-            values = (coef[:, j] / units[j]).tolist()
-            row: dict[str, Any] = {"name": name, "column": source}
-            row["coefficient"] = (
-                values[0] if len(values) == 1 else dict(zip(self.classes, values, strict=True))
-            )
-            if intervals and len(values) == 1:
-                low, high = (end[j] for end in intervals)
-                if low is not None and high is not None:
-                    row |= {"low": low / units[j], "high": high / units[j]}
-            found.append(row)
-        return found
-
-    def effects(self, X: Array) -> dict[str, float]:
-        """Return the standard deviation of every column's part of the linear predictor."""
-        coef = np.atleast_2d(getattr(self.estimator, "coef_", np.empty((0, 0))))
-        if coef.shape[1] != X.shape[1]:
-            return {}
-        sources, found = np.array(self.columns.sources), {}
-        for source in dict.fromkeys(self.columns.sources):
-            mine = sources == source
-            found[source] = float((X[:, mine] @ coef[:, mine].T).std(axis=0).max())
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
-
-    def save(self, path: Path) -> None:
-        """Write the model to a file of texts and numbers, whole or not at all.
-
-        Raises
-        ------
-        ModelFileError
-            For an estimator that is not a :class:`FittedGLM`.
-        """
-        if type(self.estimator) is not FittedGLM:
-            got = type(self.estimator).__name__
-            raise ModelFileError(f"{path.name}: only a FittedGLM can be saved, not a {got}.")
-        glm = self.estimator
-        estimator = {"family": glm.family, "classes": list(glm.classes_)}
-        estimator |= {"coef": glm.coef_.tolist(), "intercept": glm.intercept_.tolist()}
-        model = {"target": self.target, "task": self.task, "about": self.about}
-        model_file.write(path, model | {"estimator": estimator, "columns": self.columns.state()})
-
-    @classmethod
-    def load(cls, path: Path) -> TableModel:
-        """Return a model that :meth:`save` wrote; no code of the file is run.
-
-        Raises
-        ------
-        ModelFileError
-            For any other file.
-        """
-        model = model_file.read(path)
-        given = model["estimator"]
-        try:
-            columns = Columns.from_state(model["columns"])
-            glm = FittedGLM(
-                given["family"], given["classes"], np.array(given["coef"], dtype=np.float64),
-                np.array(given["intercept"], dtype=np.float64),
-            )  # fmt: skip
-            glm.check(model["task"], len(columns.feature_names))
-        except (ValueError, OverflowError) as error:
-            raise model_file.refusal(path, str(error)) from error
-        return cls(columns, glm, model["target"], model["task"], model["about"])
-
-
-@dataclass
-class FittedGLM:
-    """The weights of a generalised linear model, as an estimator that only predicts.
-
-    Attributes
-    ----------
-    family : str
-        One of ``FAMILIES``.
-    classes_ : list
-        Of a classifier.
-    coef_, intercept_ : arrays of shape (outputs, columns) and (outputs,)
-        Of a model that looks at no column, `coef_` has the shape (outputs, 0).
-    """
-
-    family: str
-    classes_: list[Any]
-    coef_: Array
-    intercept_: Array
-
-    @classmethod
-    def of(cls, model: Any, task: str) -> FittedGLM:
-        """Return the weights of a fitted linear model of scikit-learn or of this package."""
-        classes = [] if task == "regression" else [str(each) for each in model.classes_]
-        family = "linear" if not classes else "logistic" if len(classes) == 2 else "softmax"
-        if hasattr(model, "coef_"):
-            coef, intercept = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
-        else:  # the same for every row
-            prior = getattr(model, "class_prior_", None)
-            logs = np.ravel(model.constant_) if prior is None else np.log(prior)
-            intercept = np.diff(logs) if family == "logistic" else logs
-            coef = np.empty((len(intercept), 0))
-        return cls(family, classes, coef.astype(np.float64), intercept.astype(np.float64))
-
-    def check(self, task: str, columns: int) -> None:
-        """Raise ValueError if the parts do not fit together."""
-        if self.family not in FAMILIES:
-            raise ValueError(f"the family is {self.family!r}, not one of {', '.join(FAMILIES)}")
-        kind, count = FAMILIES[self.family], len(self.classes_)
-        outputs = count if self.family == "softmax" else 1
-        named = count >= 2 and (outputs > 1 or count == 2) if kind.classifier else not count
-        if not named or len(set(map(str, self.classes_))) < count:
-            raise ValueError(f"the classes of {self.family} are {str(self.classes_)[:80]}")
-        if task != ("classification" if kind.classifier else "regression"):
-            raise ValueError(f"the task is {task!r}, but the family {self.family!r}")
-        coef = self.coef_
-        if coef.shape not in ((outputs, columns), (outputs, 0)):
-            raise ValueError(f"'coef' has the shape {coef.shape}, not {(outputs, columns)}")
-        if self.intercept_.shape != (outputs,):
-            raise ValueError(f"'intercept' has the shape {self.intercept_.shape}, not ({outputs},)")
-        if not (np.isfinite(coef).all() and np.isfinite(self.intercept_).all()):
-            raise ValueError("a coefficient is not finite")
-
-    def _means(self, X: Array) -> Array:
-        kind: Any = FAMILIES[self.family]
-        family = kind(tuple(self.classes_)) if kind.classifier else kind()
-        z = X[:, : self.coef_.shape[1]] @ self.coef_.T + self.intercept_
-        return np.asarray(family.mean(z if z.shape[1] > 1 else z[:, 0]))
-
-    def predict_proba(self, X: Array) -> Array:
-        """Return the probability of each class."""
-        means = self._means(X)
-        return np.column_stack([1 - means, means]) if means.ndim == 1 else means
-
-    def predict(self, X: Array) -> Array:
-        """Return the likeliest class, or the expected label, of each row."""
-        if not FAMILIES[self.family].classifier:
-            return self._means(X)
-        return np.array(self.classes_)[self.predict_proba(X).argmax(axis=1)]
-
-
-def fit_all(frame: Frame, columns: Columns, target: Target, found: Comparison) -> TableModel:
-    """Return the chosen model, fitted to all labels, and encoded by all rows.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The table.
-    columns : Columns
-        What its columns become, planned.
-    target : Target
-        What to predict.
-    found : Comparison
-        Which model to fit.
-    """
-    made, known, y = columns.refit(frame), target.known, target.labels
-    X = made.transform(frame)
-    about: dict[str, Any] = {"model": found.chosen, "proxyprox": __version__}
-    estimator = fit_model(found.chosen, target.task, X[known], y[known], X[~known])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if found.chosen == "proxyprox" and np.ndim(estimator.coef_) * len(estimator.coef_) != 0:
-            interval = estimator.confidence_interval(LEVEL)
-            low, high = np.atleast_2d(interval.low), np.atleast_2d(interval.high)
-            if len(low) == 1:
-                ends = [np.where(np.isfinite(high - low), end, np.nan)[0] for end in (low, high)]
-                # JSON has no infinite numbers.
-                about["intervals"] = [
-                    [None if math.isnan(value) else value for value in end.tolist()] for end in ends
-                ]
-    glm = FittedGLM.of(estimator, target.task)
-    model = TableModel(made, glm, target.name, target.task, about)
-    about["effects"] = model.effects(X)
-    return model

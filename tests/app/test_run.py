@@ -1,4 +1,4 @@
-"""``proxyprox audit``, and mistakes of commands that end in a sentence."""
+"""``proxyprox run``: what it says of a table, and mistakes that end in a sentence."""
 
 from __future__ import annotations
 
@@ -12,26 +12,6 @@ import pytest
 Invoke = Callable[..., Any]
 
 
-def test_an_audit(invoke: Invoke, config: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    result = invoke("audit", config, "--output", folder)
-    assert result.exit_code == 0, result.stderr
-    for words in ("Use it", "similarity", "Plan:"):
-        assert words in " ".join(result.stdout.split())
-    assert {path.name for path in folder.iterdir() if path.suffix} == {"audit.html", "audit.json"}
-    page = (folder / "audit.html").read_text()
-    for words in ("similarity δ", "Rehearsed", "target gradients", "What the plan costs"):
-        assert words in page
-    more = ["--output", folder, "--epsilon", "0.01", "--budget", "300", "--json"]
-    found = json.loads(invoke("audit", config, *more).stdout)
-    assert (found["verdict"], found["epsilon"]) == ("USE", 0.01)
-    assert found["ledger"]["target_gradients"] <= 300
-    assert found["delta"]["low"] <= found["delta"]["high"]
-    config.write_text(config.read_text().replace("batch_size = 16", 'batch_size = "all"'))
-    exact = json.loads(invoke("audit", config, "--output", folder, "--json").stdout)
-    assert exact["rounds"] >= 1
-
-
 def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     lines = [f"P{i % 12:02d},{(i * 7) % 13},{'yes' if i % 12 < 5 else 'no'}" for i in range(120)]
@@ -43,10 +23,24 @@ def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: P
     assert "Scores as good as these are rare" in " ".join(result.stdout.split())
     assert "--groups patient" in result.stderr
     assert "replaced" not in result.stdout
+    assert "replaced" in invoke(*call, "--model", "base-rate").stdout
     done = json.loads(invoke(*call, "--groups", "patient", "--json").stdout)
-    assert done["doubts"] == []
-    assert done["replaced"]
+    assert (done["doubts"], done["replaced"]) == ([], True)
     assert {column["name"]: column["kind"] for column in done["columns"]}["patient"] == "drop"
+
+
+def test_labels_keep_their_own_words(invoke: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "krank.csv"
+    lines = [f"{i};{'ja' if i % 7 > 3 else 'Nein' if i % 5 else 'nein'}" for i in range(60)]
+    path.write_text("\n".join(["x;krank", *lines]))
+    call = ("run", path, "--target", "krank", "--as", "x=number", "--model", "erm")
+    done = json.loads(invoke(*call, "--output", tmp_path, "--json").stdout)
+    assert done["classes"] == ["Nein", "ja"]
+    assert "nein read as Nein" in str(done["findings"])
+    (tmp_path / "new.csv").write_text("x;krank\n1;J\n2;N\n")
+    found = json.loads(invoke("predict", tmp_path, tmp_path / "new.csv", "--json").stdout)
+    assert {row["krank"] for row in found["predictions"]} <= {"Nein", "ja"}
+    assert found["score"]["labels"] == 2
 
 
 def test_an_interruption_says_what_is_kept(
@@ -55,7 +49,7 @@ def test_an_interruption_says_what_is_kept(
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proxyprox_app.study.fit.fit_model", interrupted)
+    monkeypatch.setattr("proxyprox_app.fit.fit_model", interrupted)
     result = invoke("run", csv, "--target", "bought", "--output", tmp_path / "out")
     assert result.exit_code == 130
     assert "Nothing was written" in result.stderr
@@ -66,19 +60,26 @@ def test_mistakes_end_in_a_sentence(
     invoke: Invoke, config: Path, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    ours = ("run", csv, "--target", "bought")
     for call, words in (
         (("audit",), "--example"),
         (("audit", tmp_path / "none.toml"), "cannot be read: No such file"),
+        (("audit", csv), "run rows.csv --target"),
+        (("audit", config, "--budget", "10"), "budget"),
         (("run", tmp_path, "--target", "y"), "is a folder"),
         (("run", config, "--target", "bought"), "does not tell the format"),
         (("run", csv), "--target"),
-        (("run", csv, "--target", "bought", "--groups", "z"), "--groups: no column 'z'"),
-        (("run", csv, "--target", "bought", "--groups", "a", "--time", "b"), "do not go together"),
-        (("run", csv, "--target", "bought", "--model", "huber"), "--model"),
-        (("audit", csv), "run rows.csv --target"),
-        (("audit", config, "--budget", "10"), "budget"),
+        (("run", csv, "--target", "bougt"), "did you mean 'bought'"),
+        ((*ours, "--groups", "z"), "--groups: no column 'z'"),
+        ((*ours, "--groups", "a", "--time", "b"), "do not go together"),
+        ((*ours, "--model", "huber"), "--model"),
+        ((*ours, "--task", "regression"), "are no numbers"),
+        ((*ours, "--as", "a"), "COLUMN=KIND"),
+        ((*ours, "--as", "a=colour"), "'colour'"),
+        ((*ours, "--separator", ";"), "--separator ';' is given, but the cells look separated"),
+        (("predict", tmp_path / "absent.json", csv), "absent.json"),
     ):
         result = invoke(*call)
         assert result.exit_code == 2, call
         assert words in " ".join(result.stderr.split()), call
-    assert not [path for path in (tmp_path / "runs").glob("*/*") if path.suffix == ".json"]
+    assert not (tmp_path / "runs").exists()

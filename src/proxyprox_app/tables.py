@@ -2,7 +2,7 @@
 
 :func:`read_table` returns a pandas DataFrame of a CSV, Parquet or Excel file: separator, encoding,
 header and decimal commas are found out. What its columns become in a model is the business of
-:class:`proxyprox_app.study.columns.Columns`.
+:class:`proxyprox_app.columns.Columns`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from proxyprox._util.extras import require
 from proxyprox._util.text import printable
-from proxyprox_app.study.policy import POLICY
 
 COMPRESSIONS: dict[str, Any] = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 
 ENDINGS = {
-    **dict.fromkeys((".csv", ".tsv", ".txt"), "csv"),
-    **dict.fromkeys((".parquet", ".pq"), "parquet"),
-    **dict.fromkeys((".xlsx", ".xlsm"), "excel"),
-}
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",
+    ".xlsx": "excel", ".xlsm": "excel",
+}  # fmt: skip
 
 # What a column can be in a model.
-KINDS = ("number", "category", "text", "date", "drop")
+Kind = Literal["number", "category", "text", "date", "drop"]
+KINDS = get_args(Kind)
+# What decimals are behind; "" if nothing tells.
+Mark = Literal["", ",", "."]
 
 # Lines looked at to find the separator, and the first of them that may hold a title.
 LOOKED_AT, TITLES = 200, 20
@@ -54,6 +55,60 @@ EXACT = 15
 Name = str | None
 Frame = Any
 Series = Any
+
+
+@dataclass(frozen=True)
+class TablePolicy:
+    """Thresholds at which a table is read in another way, or asked about.
+
+    They were set by hand on the fixtures of ``tests/app``; no record stands behind them. Each
+    one only decides what a note says, or what ``--as``, ``--task`` and ``--model`` overrule.
+
+    Attributes
+    ----------
+    most_values, components : int
+        Values of a text column up to which it is a category, and components of a text.
+    enough : float
+        Share of the cells that must be numbers (dates) for a column of text to be one of those.
+    several : int
+        Rows from which a column may be an identifier because no value occurs twice.
+    pure : float
+        Share of the labels' variation that the values of a column explain if it determines them.
+    codes : float
+        Share of codes among numbers from which a column is one of codes; fewer are slips.
+    fewest, fewest_of_class : int
+        Labels without which nothing is fitted; labels of a class without which it is left out.
+    few_values, most_classes : int
+        Whole numbers up to which a target is taken for classes; classes that are too many.
+    folds, resamples : int
+        Folds of the cross-validation, and resamples of the held-out losses.
+    outlying : float
+        Distance of a number from the median, in interquartile ranges, from which it is an outlier.
+    perfect, perfect_squared : float
+        Share of the base rate's log-loss, and squared error, below which a score is questioned.
+    rare : float
+        Share of the largest class from which accuracy says little.
+    """
+
+    most_values: int = 40
+    components: int = 30
+    enough: float = 0.9
+    several: int = 10
+    pure: float = 0.9
+    codes: float = 0.01
+    fewest: int = 10
+    fewest_of_class: int = 3
+    few_values: int = 10
+    most_classes: int = 50
+    folds: int = 5
+    resamples: int = 1000
+    outlying: float = 20.0
+    perfect: float = 0.06
+    perfect_squared: float = 0.001
+    rare: float = 0.9
+
+
+POLICY = TablePolicy()
 
 
 class DataError(ValueError):
@@ -110,15 +165,11 @@ class Cells(NamedTuple):
         texts = {n: strip(self.frame[n]) for n in self.frame if _is_text(self.frame[n])}
         votes = {name: comma_votes(cells) for name, cells in texts.items()}
         total = sum(votes.values())
-        told = "" if not total else "," if total > 0 else "."
-        usual = {"": "", ";": ","}.get(self.separator, ".")
-        mark = told or decimal or usual
-        columns = dict(self.frame.items())
-        for name, cells in texts.items():
-            if name in names or name.lower() in names:
-                columns[name] = cells
-            else:
-                columns[name] = _typed(cells, mark, name, findings, votes[name])
+        usual = decimal or {"": "", ";": ","}.get(self.separator, ".")
+        mark = "," if total > 0 else "." if total else usual
+        columns = dict(self.frame.items()) | texts
+        for name in (n for n in texts if not {n, n.lower()} & names):
+            columns[name] = _typed(texts[name], mark, name, findings, votes[name])
         return Loaded(pd.DataFrame(columns, index=self.frame.index), findings, mark)
 
     def text(self, names: Sequence[str] | None = None) -> Frame:
@@ -127,9 +178,8 @@ class Cells(NamedTuple):
 
         used = [name for name in self.frame if names is None or name in names]
         made = {name: as_text(self.frame[name]).fillna("").astype(object) for name in used}
-        for name, cells in made.items():
-            made[name] = cells.where(cells.str.strip() != "", "")
-        return pd.DataFrame(made, index=self.frame.index, dtype=object)
+        frame = pd.DataFrame(made, index=self.frame.index, dtype=object)
+        return frame.replace(r"^\s+$", "", regex=True)
 
 
 def read_table(
@@ -186,22 +236,25 @@ def load_cells(
     """Return the rows of :func:`read_table` before anything is made of their cells."""
     path = Path(path)
     kind = format_of(path)
-    with _errors_of(path):
+    try:
         pd: Any = require("pandas", extra="app", purpose=f"reading {path.name}")
         findings: list[Finding] = []
         if sheet is not None and kind != "excel":
             raise ValueError(f"sheet {str(sheet)!r}: only Excel files have sheets; leave it out.")
         if kind == "csv":
-            frame, separator = _read_text(pd, read_bytes(path), encoding, separator, findings)
+            text = _decode(read_bytes(path), encoding, findings).replace("\x00", "")
+            frame, separator = _read_text(pd, text, separator, findings)
+        elif kind == "excel":
+            frame = _with_header(_read_sheet(pd, path, sheet, findings), findings)
         else:
-            frame, separator = _READERS[kind](pd, path, sheet, findings), ""
-        if kind in ("csv", "excel"):
-            frame = _with_header(frame, findings)
+            frame = _read_parquet(path)
         frame.columns = distinct([str(name).strip() for name in frame], findings)
         frame = frame.reset_index(drop=True)
         if not len(frame):
             raise ValueError("the table has no rows, only the names of its columns.")
-    return Cells(frame, findings, separator or "")
+    except (ValueError, EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{path.name}: {str(error) or 'it cannot be read'}") from error
+    return Cells(frame, findings, (separator or "") if kind == "csv" else "")
 
 
 def format_of(file: Path) -> str:
@@ -213,18 +266,9 @@ def format_of(file: Path) -> str:
         old = " Save an .xls file as .xlsx." if name.suffix.lower() == ".xls" else ""
         known = f"rename it to end in one of {', '.join(ENDINGS)}.{old}"
         raise DataError(f"{file.name}: the ending does not tell the format; {known}")
-    return ENDINGS[name.suffix.lower()]
-
-
-@contextmanager
-def _errors_of(file: Path) -> Iterator[None]:
-    """Put the name of the file before what is wrong with it."""
     if not file.is_file():
         raise DataError(f"the data file {str(file)!r} does not exist.")
-    try:
-        yield
-    except (ValueError, EOFError, MemoryError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{file.name}: {str(error) or 'it cannot be read'}") from error
+    return ENDINGS[name.suffix.lower()]
 
 
 def no_column(name: str, columns: Any) -> str:
@@ -262,10 +306,8 @@ def _decode(content: bytes, encoding: Name, findings: list[Finding]) -> str:
             raise ValueError(f"it cannot be read as {encoding!r} ({error}). {remedy}") from error
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16")
-    sample = content[:2000]
-    if sample.count(0) > len(sample) // 4:  # UTF-16 without its mark
-        little = sample[1::2].count(0) > sample[::2].count(0)
-        return content.decode("utf-16-le" if little else "utf-16-be")
+    if content[1:2000:2].count(0) > len(content[:2000]) // 4:  # UTF-16 without its mark
+        return content.decode("utf-16-le")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -274,38 +316,36 @@ def _decode(content: bytes, encoding: Name, findings: list[Finding]) -> str:
         return content.decode("cp1252", errors="replace")
 
 
-def _separator_of(text: str) -> str:
-    """Return the separator that makes the most rows of one length, of two cells or more."""
+def _rows_of_one_length(text: str, separator: str) -> tuple[int, int]:
+    """Return how many of the first rows have as many cells as most, and how many cells, if two."""
     lines = [line for line in text[: 1 << 18].splitlines() if line.strip()][:LOOKED_AT]
-    best, found = (0.0, 0), ","
-    for separator in ",;\t|":
-        try:
-            counts = Counter(len(row) for row in csv.reader(lines, delimiter=separator))
-        except csv.Error:
-            continue
-        cells, often = max(counts.items(), key=lambda item: (item[1], item[0]))
-        score = (often / len(lines), cells) if cells > 1 else (0.0, 0)
-        if score > best:
-            best, found = score, separator
-    return found
+    try:
+        counts = Counter(len(row) for row in csv.reader(lines, delimiter=separator))
+    except (csv.Error, TypeError):
+        return 0, 0
+    often, cells = max((often, cells) for cells, often in counts.items())
+    return (often, cells) if cells > 1 else (0, 0)
 
 
-def _read_text(
-    pd: Any, content: bytes, encoding: Name, separator: Name, findings: list[Finding]
-) -> tuple[Frame, str]:
-    """Return the cells of a text file, numbered columns, and its separator."""
-    text = _decode(content, encoding, findings).replace("\x00", "")
+def _read_text(pd: Any, text: str, named: Name, findings: list[Finding]) -> tuple[Frame, str]:
+    """Return the table in a text, its cells as they stand there, and its separator."""
     if not text.strip():
         raise ValueError("the file is empty; it needs a header and data rows.")
     told = re.match(r"sep=(.)\s*\n", text)  # how Excel is told
     if told:
-        text, separator = text[told.end() :], separator or told[1]
-    separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator) or _separator_of(text)
+        text, named = text[told.end() :], named or told[1]
+    looks = max(",;\t|", key=lambda each: _rows_of_one_length(text, each))
+    separator = {"\\t": "\t", "tab": "\t"}.get(named or looks, named or looks)
     first = text[: 1 << 20].splitlines()[: TITLES + 1]
     # A blank before a quote is no part of the cell; elsewhere it is.
     padded = re.search(rf'(?:^|{re.escape(separator)}) +"', text, re.MULTILINE) is not None
+    hint = f"--separator {separator!r} is given, but the cells look separated by {looks!r}."
     try:
         width = max(map(len, csv.reader(first, delimiter=separator)))
+        best, ours = (_rows_of_one_length(text, each)[0] for each in (looks, separator))
+        if best > 2 * ours:
+            raise ValueError("not a table of several columns.")
+        findings += [Finding("", hint)] * (best > ours)
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)
             frame = pd.read_csv(
@@ -313,13 +353,16 @@ def _read_text(
                 sep=separator, keep_default_na=False, na_values=[""], index_col=False,
                 skipinitialspace=padded,
             )  # fmt: skip
+        return _with_header(frame, findings), separator
     except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error, TypeError) as error:
         remedy = "every row needs as many cells, and text with the separator in it needs quotes"
         reason = str(error).replace("Error tokenizing data. C error: ", "").strip()
-        raise ValueError(
-            f"not a table ({reason}); {remedy}. The separator is {separator!r}."
-        ) from error
-    return frame, separator
+        cause = hint if separator != looks else f"The separator is {separator!r}."
+        raise ValueError(f"not a table ({reason}); {remedy}. {cause}") from error
+    except ValueError as error:
+        if separator == looks:
+            raise
+        raise ValueError(f"{error} {hint}") from error
 
 
 def _read_sheet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
@@ -348,18 +391,12 @@ def _read_sheet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Fra
     raise ValueError("every sheet is empty; a table needs a header and data rows.")
 
 
-def _read_parquet(pd: Any, path: Path, sheet: Any, findings: list[Finding]) -> Frame:
+def _read_parquet(path: Path) -> Frame:
     parquet: Any = require("pyarrow.parquet", extra="app", purpose=f"reading {path.name}")
     # Whole numbers stay whole beside empty cells.
     frame = parquet.read_table(path).to_pandas(integer_object_nulls=True).rename(columns=str)
     named = frame.index.name is not None and frame.index.name not in frame
     return frame.reset_index() if named else frame
-
-
-_READERS: dict[str, Callable[..., Frame]] = {
-    "excel": _read_sheet,
-    "parquet": _read_parquet,
-}
 
 
 # -- header ---------------------------------------------------------------------------------------
@@ -482,30 +519,32 @@ def as_text(cells: Series) -> Series:
     return cells.astype(object).map(text, na_action="ignore").astype(TEXT)
 
 
+def is_list(cell: Any) -> bool:
+    """Tell whether a cell holds several things."""
+    return isinstance(cell, (list, dict, set, tuple, np.ndarray))
+
+
 def _typed(cells: Series, decimal: str, name: str, findings: list[Finding], votes: int) -> Series:
     """Return cells of text, or of Python objects as Excel has them, as one type, else as text."""
     import pandas as pd
 
     kind = pd.api.types.infer_dtype(cells, skipna=True)
     if kind in ("integer", "floating", "mixed-integer-float", "decimal"):
-        long = cells.map(lambda cell: isinstance(cell, int) and abs(cell) >= 10**EXACT).any()
         # Whole numbers that float64 does not tell apart name something.
-        numbers: Any = None if long else pd.to_numeric(cells)
-        return as_text(cells) if long else numbers.astype(np.float64)
+        long = cells.map(lambda cell: isinstance(cell, int) and abs(cell) >= 10**EXACT).any()
+        return as_text(cells) if long else cells.astype(np.float64)
     if kind in ("datetime", "date", "datetime64"):
         return pd.to_datetime(cells, errors="coerce")
     if kind == "boolean":
         return cells.astype("boolean")
-    if (
-        kind in ("mixed", "mixed-integer")
-        and cells.map(lambda cell: isinstance(cell, (list, dict, set, tuple, np.ndarray))).any()
-    ):
+    if kind.startswith("mixed") and cells.map(is_list).any():
         return cells  # whoever uses the column says so
     numbers = to_numbers(cells, decimal, votes)
     text = as_text(cells)
     if 0 < numbers.notna().sum() == text.notna().sum() and not is_coded(text):
-        if example := _scientific(text):
-            what = f"{example!r} and the like are read as numbers (--as {name}=category?)."
+        either = text[_matches(text, _EITHER)]
+        if len(either) and not text.str.contains(r"[.,]|[eE][+-]").any():
+            what = f"{either.iloc[0]!r} and the like are read as numbers (--as {name}=category?)."
             findings.append(Finding(name, what))
         return numbers
     return text
@@ -620,12 +659,3 @@ def is_coded(text: Series) -> str:
         if which.any():
             return f"codes such as {text[which].iloc[0][:30]!r}{why}"
     return ""
-
-
-def _scientific(text: Series) -> str:
-    """Return a cell such as 2E5 that may be a code, unless the column shows that it is none."""
-    if not text.str.contains("[eE]").any():
-        return ""
-    either = text[_matches(text, _EITHER)]
-    sure = text.str.contains(r"[.,]|[eE][+-]").any()
-    return "" if sure or not len(either) else str(either.iloc[0])

@@ -37,7 +37,7 @@ def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
-    monkeypatch.setattr("proxyprox_app.study.demo.curves_svg", lambda *_: "")
+    monkeypatch.setattr("proxyprox_app.demo.curves_svg", lambda *_: "")
 
 
 @pytest.fixture

@@ -1,0 +1,102 @@
+"""``proxyprox audit``, ``plan`` and ``budget``: what they say is what the library finds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxyprox import theory
+from proxyprox.private import PrivacyBudget
+from proxyprox.private.accounting import Release
+
+Invoke = Callable[..., Any]
+GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon", "0.01"]
+EXACT = ["--delta", "1", "--sigma", "0", "--H", "10", "--B", "1", "--epsilon", "1e-2"]
+
+
+def test_an_audit(invoke: Invoke, config: Path) -> None:
+    result = invoke("audit", config)
+    assert result.exit_code == 0, result.stderr
+    for words in ("Use it", "similarity", "Plan:"):
+        assert words in " ".join(result.stdout.split())
+    found = json.loads(
+        invoke("audit", config, "--epsilon", "0.01", "--budget", "300", "--json").stdout
+    )
+    assert (found["verdict"], found["epsilon"]) == ("USE", 0.01)
+    assert found["ledger"]["target_gradients"] <= 300
+    assert found["delta"]["low"] <= found["delta"]["high"]
+    config.write_text(config.read_text().replace("batch_size = 16", 'batch_size = "all"'))
+    assert json.loads(invoke("audit", config, "--json").stdout)["rounds"] >= 1
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.1])
+def test_a_plan_is_that_of_the_theory(invoke: Invoke, mu: float) -> None:
+    call = ("plan", *GIVEN, "--mu", str(mu))
+    found, words = json.loads(invoke(*call, "--json").stdout), invoke(*call).stdout
+    known = {"epsilon": 0.01, "mu": mu, "B": 2.0, "sigma": 0.5, "delta": 0.1}
+    solved, plan = theory.plan_run(**known, solved=True), theory.plan_run(**known)
+    assert (found["steps"], found["eta"]) == (solved.steps, solved.eta)
+    inexact = found["inexact"]
+    assert (inexact["steps"], inexact["eta"], inexact["G"]) == (plan.steps, plan.eta, plan.G)
+    inner = {"eta": plan.eta, "mu": plan.mu, "H": 10.0 + (0 if mu else plan.mu)}
+    assert found["inner_steps"]["nesterov"] == theory.inner_steps_nesterov(**inner)
+    assert found["beats_every_proxy_free_method"]
+    assert f"steps={solved.steps}" in words
+    assert f"stop=Residual({solved.tol:.4g})" in words
+    assert ("regularized(problem" in words) is (mu == 0)
+    assert max(map(len, words.splitlines())) <= 80
+
+
+def test_what_a_plan_says_of_the_proxy(invoke: Invoke) -> None:
+    for delta, words in (("0.01", "beats every method"), ("5", "beats SGD, but not"),
+                         ("20", "of no help")):  # fmt: skip
+        result = invoke("plan", "--delta", delta, *GIVEN[2:], "--mu", "0.1", "--rho", "0")
+        assert words in " ".join(result.stdout.split())
+    assert "larger batches" in invoke("plan", *GIVEN, "--sigma", "50").stdout
+    for name, value in (("epsilon", "0"), ("delta", "-1"), ("mu", "nan"), ("B", "inf")):
+        result = invoke("plan", *GIVEN, f"--{name}", value)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert name in result.stderr
+
+
+def test_exact_gradients_are_counted_in_rounds(invoke: Invoke) -> None:
+    without = json.loads(invoke("plan", *EXACT, "--json").stdout)
+    for mu in ("0.001", "0.1"):
+        found = json.loads(invoke("plan", *EXACT, "--mu", mu, "--json").stdout)
+        assert found["rounds"]["proxybfgs"] < found["rounds"]["proxy_free"] < found["steps"]
+        # More knowledge never makes anything longer.
+        assert found["inexact"]["steps"] <= without["inexact"]["steps"]
+        for kind in ("rounds", "order"):
+            assert all(found[kind][name] <= without[kind][name] for name in found[kind])
+    assert "DANE(eta=math.inf)" in invoke("plan", "--delta", "0", *EXACT[2:]).stdout
+    words = invoke("plan", *EXACT, "--epsilon", "100").stdout
+    assert words.startswith("Nothing needs to be run")
+
+
+def test_a_budget_is_shown_and_not_changed(invoke: Invoke, tmp_path: Path) -> None:
+    file = tmp_path / "budget.sqlite"
+    budget = PrivacyBudget(file, epsilon=2.0, delta=1e-5)
+    for name, private in (("first", True), ("a test\x1b[31m", False)):
+        budget.open(name, [Release(9.0)] * 2, {"clip": 1.0}, private=private)
+        budget.charge(name, 0, Release(9.0), "w")
+        budget.end(name)
+    before = file.read_bytes()
+    shown, given = invoke("budget", file), invoke("budget", file, "--json")
+    report = json.loads(given.stdout)
+    assert [plan["state"] for plan in report["plans"]] == ["ended", "ended"]
+    for words in ("'first'", "NOT PRIVATE", "σ = 9", "δ = 1e-05", f"ε = {report['spent']:.4g}"):
+        assert words in shown.stdout
+    assert "\x1b" not in shown.stdout + given.stdout
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["budget.sqlite"]
+    for content in (None, b"", b"no database at all", b"SQLite format 3\0" * 300):
+        other = tmp_path / "other"
+        if content is not None:
+            other.write_bytes(content)
+        done = invoke("budget", other, "--json")
+        assert (done.exit_code, json.loads(done.stdout)["exit_code"]) == (2, 2)
+        assert "cannot be used" in done.stderr

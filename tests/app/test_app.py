@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import proxyprox
+from proxyprox_app.cli import app
+from proxyprox_app.cli.console import CommandError, guarded
+
+Invoke = Callable[..., Any]
+COMMANDS = ["", "demo", "run", "predict", "audit", "label", "plan", "budget"]
+
+
+def test_help_fits_80_columns_and_has_examples(invoke: Invoke) -> None:
+    for command in COMMANDS:
+        result = invoke(*command.split(), "--help")
+        assert result.exit_code == 0
+        assert max(map(len, result.stdout.splitlines())) <= 80
+        assert "\x1b" not in result.stdout
+        assert "Examples" in result.stdout
+        assert "130 interrupted" in result.stdout
+
+
+def test_alone_it_lists_every_command_with_a_line(invoke: Invoke) -> None:
+    command: Any = typer.main.get_command(app)
+    shown = " ".join(invoke().stdout.replace("│", " ").split())
+    assert {*command.commands} == {*COMMANDS} - {""}
+    for name, below in command.commands.items():
+        assert f"{name} {' '.join(below.help.split()[:4])}" in shown
+    assert invoke("--version").stdout.strip() == f"proxyprox {proxyprox.__version__}"
+
+
+def test_mistyped(invoke: Invoke) -> None:
+    for args, words in ((["demo", "--outptu", "x"], "--output"), (["dmeo"], "dmeo"),
+                        (["demo", "--seeds", "0"], "seeds"), (["plan", "--delta", "1"], "sigma"),
+                        ):  # fmt: skip
+        result = invoke(*args)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert words in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_module_runs_and_survives_a_narrow_encoding() -> None:
+    args = ["plan", "--delta=1", "--sigma=0", "--H=2", "--B=1", "--epsilon=0.1"]
+    result = subprocess.run(
+        [sys.executable, "-m", "proxyprox", *args], capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert "step size of ProxyProx" in result.stdout
+
+
+def test_errors_become_messages_and_codes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def raising(error: BaseException) -> Callable[..., None]:
+        @guarded
+        def command(as_json: bool = False) -> None:
+            raise error
+
+        return command
+
+    for error, code, words in (
+        (CommandError("[model] l2 is [red]"), 2, "Error: [model] l2 is [red]\n"),
+        (ValueError("eta must be positive"), 2, "eta must be"),
+        (OSError(errno.EACCES, "Permission denied", "/x/y"), 2, "/x/y: Permission denied"),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "make room"),
+        (BrokenProcessPool("gone"), 1, "--workers 1"),
+        (KeyError("w"), 1, "PROXYPROX_DEBUG=1"),
+        (KeyboardInterrupt(), 130, "Interrupted"),
+    ):
+        with pytest.raises(typer.Exit) as caught:
+            raising(error)(as_json=True)
+        printed = capsys.readouterr()
+        assert words in printed.err
+        answer = json.loads(printed.out)
+        assert caught.value.exit_code == answer["exit_code"] == code
+        assert answer["error"] in printed.err
+    monkeypatch.setenv("PROXYPROX_DEBUG", "1")
+    with pytest.raises(KeyError):
+        raising(KeyError("w"))()
+
+
+HOLD = """
+import sys
+from proxyprox._util.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_folder_that_cannot_be_written_is_refused(invoke: Invoke, tmp_path: Path) -> None:
+    blocked, folder = tmp_path / "file", tmp_path / "out"
+    blocked.write_text("")
+    for place in (blocked, blocked / "below"):
+        result = invoke("demo", "--output", place)
+        assert result.exit_code == 2
+        assert re.search(r"cannot be written to .*--output", result.stderr, re.S)
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        result = invoke("demo", "--output", folder)
+        assert result.exit_code == 2, result.output
+        shown = "".join(result.stderr.split())
+        assert "out'isbeingwritten" in shown
+        assert str(other.pid) in shown
+        assert [path.name for path in folder.iterdir()] == [".lock"]
+        other.communicate("")
