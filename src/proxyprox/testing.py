@@ -346,8 +346,7 @@ def check_objective(
     halves = copy_tree(halves_of(facts_of(objective), batch))
     if halves is not None:
         mean = sum(objective.gradient(copy_array(w), half) for half in halves) / 2
-        right = norm(mean - gradient) <= 1e-6 * max(norm(gradient), 1e-300)
-        _require(right, f"{name}: it is divisible, but halves do not have the batch's gradient.")
+        _require_close(f"{name} is divisible, but the mean of its halves", mean, gradient, 1e-6)
     for count in ("samples", "cost"):
         if has(objective, count):
             number = getattr(objective, count)(copy_tree(batch))
@@ -355,38 +354,33 @@ def check_objective(
             _require(right, f"{name}.{count}(batch) is {number!r}, not a number ≥ 0.")
     if not has(objective, "everything"):
         return
-    exact = gradient_of(objective.everything())
+    exact, slack = gradient_of(objective.everything()), rounding(w, 1 / 2)
     full = _check_gradient(name, exact, w, repeatable)
     _check_derivatives(name, objective, exact, w, rng)
-    _check_both(name, objective, full, w)
+    if has(objective, "value_and_gradient"):
+        value, both = objective.value_and_gradient(copy_array(w), objective.everything())
+        _require_close(f"{name}.value_and_gradient: its gradient", both, full, slack)
+        if has(objective, "value"):
+            known = np.array([float(objective.value(copy_array(w)))])
+            _require_close(f"{name}.value_and_gradient: its value", value, known, slack, 1.0)
     if getattr(objective, "exact", False):
-        wrong = "but the gradients of its batches differ from that of everything()."
-        close = norm(gradient - full) <= rounding(w, 1 / 2) * max(norm(full), 1e-300)
-        _require(close, f"{name}.exact is True, {wrong}")
+        _require_close(f"{name}.exact is True, but a batch's gradient", gradient, full, slack)
     if batches:
         drawn = [objective.gradient(copy_array(w), objective.sample(rng)) for _ in range(batches)]
         sample = np.stack([to_numpy(g) for g in drawn]) - to_numpy(full)
         error = sample.std(0, ddof=1) / math.sqrt(batches)
         bias = np.abs(sample.mean(0))
         worst = int(np.argmax(bias - 6 * error))
-        right = bias[worst] <= 6 * error[worst] + 1e-6 * max(norm(full), 1e-300)
+        right = bias[worst] <= 6 * error[worst] + 1e-6 * norm(full)
         size = f"by {bias[worst]:.3g} ± {error[worst]:.1g} in entry {worst} of the gradient"
         remedy = "Check the scale of sums and means, and how rows are drawn."
         _require(bool(right), f"{name}.sample is biased against everything() {size}. {remedy}")
 
 
-def _check_both(name: str, objective: Any, full: Vector, w: Vector) -> None:
-    """Compare value_and_gradient, of everything, with the value and the gradient."""
-    if not has(objective, "value_and_gradient"):
-        return
-    value, gradient = objective.value_and_gradient(copy_array(w), objective.everything())
-    slack = rounding(w, 1 / 2)
-    close = norm(gradient - full) <= slack * max(norm(full), 1e-300)
-    _require(close, f"{name}.value_and_gradient: its gradient is not that of gradient.")
-    if has(objective, "value"):
-        known = float(objective.value(copy_array(w)))
-        right = abs(float(value) - known) <= slack * max(abs(known), 1.0)
-        _require(right, f"{name}.value_and_gradient: its value is {value:.6g}, not {known:.6g}.")
+def _require_close(what: str, found: Any, known: Any, slack: float, least: float = 0.0) -> None:
+    """Require that two vectors or numbers are the same up to a share of the second."""
+    away, size = norm(known - found), max(norm(known), least)
+    _require(away <= slack * size, f"{what} is not right: it is {away:.3g} off, of {size:.3g}.")
 
 
 def check_proxy(proxy: Any, w: Vector, *, rng: np.random.Generator | int | None = 0) -> None:
@@ -451,22 +445,19 @@ def _check_derivatives(
     """Compare what a loss offers with differences of what it offers besides, along directions."""
     step, slack = (1e-2, 2e-2) if w.dtype.itemsize == 4 else (1e-5, 1e-4)
     hessian = loss.hessian(copy_array(w)) if has(loss, "hessian") else None
+    here = gradient(copy_array(w))
     for _ in range(3):
         v = from_numpy(rng.normal(size=w.shape[0]), w)
         h = step * max(1.0, norm(w)) / norm(v)
-        ahead, behind = gradient(w + h * v), gradient(w - h * v)
-        curved, rate = (ahead - behind) / (2 * h), float(gradient(copy_array(w)) @ v)
+        curved, rate = (gradient(w + h * v) - gradient(w - h * v)) / (2 * h), float(here @ v)
         if has(loss, "value"):
             slope = (float(loss.value(w + h * v)) - float(loss.value(w - h * v))) / (2 * h)
-            size = max(abs(slope), abs(rate), slack * norm(gradient(copy_array(w))) * norm(v))
+            size = max(abs(slope), abs(rate), slack * norm(here) * norm(v))
             right, rates = abs(slope - rate) <= slack * size + 1e-9, f"{rate:.6g}, not {slope:.6g}"
             _require(right, f"{name}.gradient is not that of value: its slope is {rates}.")
         products = {"hvp": loss.hvp(copy_array(w), copy_array(v))} if has(loss, "hvp") else {}
-        if hessian is not None:
-            products["hessian"] = hessian @ v
-        if not facts_of(loss).exact_curvature:
-            products = {}
-        for what, product in products.items():
+        products |= {} if hessian is None else {"hessian": hessian @ v}
+        for what, product in products.items() if facts_of(loss).exact_curvature else ():
             size, error = max(norm(curved), norm(product)), norm(product - curved)
             wrong = f"{name}.{what} is not the derivative of gradient: a product of length"
             right = error <= 10 * slack * size + 1e-9
@@ -474,9 +465,8 @@ def _check_derivatives(
         along = float(curved @ v) / norm(v) ** 2
         for bound, sign in (("smoothness", 1), ("strong_convexity", -1)):
             limit = getattr(loss, bound, None)
-            if limit is not None:
-                right = sign * along <= sign * float(limit) * (1 + sign * slack) + slack
-                _require(right, f"{name}.{bound} is {limit:.6g}, but the curvature is {along:.6g}.")
+            right = limit is None or sign * (along - limit) <= slack * (abs(limit) + 1)
+            _require(right, f"{name}.{bound} is {limit}, but the curvature is {along:.6g}.")
         if has(loss, "solve_shifted") and hessian is not None:
             x = loss.solve_shifted(copy_array(v), 0.7)
             right = norm(hessian @ x + x / 0.7 - v) <= slack * norm(v)
@@ -525,29 +515,30 @@ def _check_solves(solver: Any, proxy: Any, penalty: Any) -> None:
     rng = np.random.default_rng(5)
     linear, centre = rng.normal(size=(2, 6)) / 4
     phi, start = Subproblem(proxy, linear, centre, 0.8, penalty), copy_array(centre)
-    before = copy_tree((linear, centre))
-    tight = Relative(1e-6) | Residual(1e-9)
-    sampled = "sample" in needs_of(solver)
-    solved = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
+    before, tight = copy_tree((linear, centre)), Relative(1e-6) | Residual(1e-9)
+
+    def solve(stop: Any) -> InnerResult:
+        solved: InnerResult = solver.solve(phi, start, stop, {}, np.random.default_rng(0))
+        return solved
+
+    solved = solve(tight)
     written = not (_same(before, (phi.linear, phi.centre)) and _same(start, before[1]))
     _require(not written, "solve writes into the subproblem or the start. Work on copies.")
-    true = phi.residual(solved.w, phi.gradient(solved.w))
-    reported = solved.progress.residual
+    true, reported = phi.residual(solved.w, phi.gradient(solved.w)), solved.progress.residual
     wrong = f"the residual it reports is {reported:.3g}, not ‖∇φ‖ = {true:.3g} at its point."
     remedy = "Build the progress with phi.progress(w, phi.gradient(w), steps)."
     _require(abs(true - reported) <= 1e-6 * max(true, reported) + 1e-10, f"{wrong} {remedy}")
-    if not sampled:
+    if "sample" not in needs_of(solver):
         first = phi.residual(centre, phi.gradient(centre))
         early = f"it ends at a residual of {true:.3g}, not a millionth of the first, {first:.3g}."
         _require(true <= 1e-5 * first + 1e-8, early)
-        again = solver.solve(phi, start, tight, {}, np.random.default_rng(0))
-        _require(_same(again.w, solved.w), "it gives two answers for one subproblem and seed.")
-    if penalty is None and not sampled:
-        exact = Newton() if has(proxy, "hessian") else ClosedForm()
-        best = exact.solve(phi, centre, Relative(1e-12) | Residual(1e-13), {}, rng).w
-        away = norm(solved.w - best)
-        right = away <= 1e-4 * (1 + norm(best))
-        _require(right, f"its answer is {away:.3g} away from the exact minimiser.")
+        again = _same(solve(tight).w, solved.w)
+        _require(again, "it gives two answers for one subproblem and seed.")
+        if penalty is None:
+            exact = Newton() if has(proxy, "hessian") else ClosedForm()
+            best = exact.solve(phi, centre, Relative(1e-12) | Residual(1e-13), {}, rng).w
+            right = (away := norm(solved.w - best)) <= 1e-4 * (1 + norm(best))
+            _require(right, f"its answer is {away:.3g} away from the exact minimiser.")
     if not isinstance(solver, ClosedForm):
-        few = solver.solve(phi, start, Steps(1), {}, np.random.default_rng(0)).progress.steps
+        few = solve(Steps(1)).progress.steps
         _require(few <= max(1, getattr(solver, "steps", 1)), "it does not ask the criterion.")
