@@ -27,7 +27,7 @@ from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, res
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
 from proxyprox.observers import Ending, Observer, Saving, as_ending
-from proxyprox.oracle import OutOfBudget, Step, Told, answer_query, charge, counting_calls
+from proxyprox.oracle import OutOfBudget, Step, Told, answer_query, charging_calls
 from proxyprox.problems.problem import as_problem, require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget
 from proxyprox.run import Run
@@ -269,13 +269,11 @@ def _resume_and_run(
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.
         start = run.path.start
-    calls: dict[str, int] = {}
-    with counting_calls(run.problem.objective, calls):
+    with charging_calls(run.problem.objective, result.ledger):
         result = judge_outcome(
             result, run.problem, start,
             path=run.path, measured=run.step_size.measures, guarded=guarded,
         )  # fmt: skip
-    charge(result.ledger, calls)
     idle = status.success and result.steps == resumed
     if resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"

@@ -363,12 +363,11 @@ def _copied(answer: Any) -> Any:
 
 
 @contextlib.contextmanager
-def counting_calls(objective: Any, paid: dict[str, int]) -> Iterator[None]:
-    """Enter as ``target_calls`` what the objective itself counts while the block runs."""
+def charging_calls(objective: Any, ledger: Ledger) -> Iterator[None]:
+    """Charge as ``target_calls`` what the objective itself counts while the block runs."""
     before = getattr(objective, "evaluations", 0)
     yield
-    if grown := getattr(objective, "evaluations", 0) - before:
-        paid["target_calls"] = grown
+    charge(ledger, {"target_calls": getattr(objective, "evaluations", 0) - before})
 
 
 def reports_values(objective: Any) -> bool:

@@ -928,19 +928,18 @@ class Run:
         (``counted=False``), it is not charged.
         """
         if self._identity is None:
-            parts, calls = self.parts, dict[str, int]()
+            parts = self.parts
             needed = counted and not self.steps and parts.method.defaults() is not None
             asked_of = parts.proxy
             if not needed:
                 asked_of = proxy_for(parts.problem.proxy, Ledger(), parts.start)
             asked_of.remembered = self.state.anchors
-            with oracle.counting_calls(self.problem.objective, calls):
+            with oracle.charging_calls(self.problem.objective, self.ledger):
                 self._identity = identities.identity_of(
                     self.problem, parts.start, self._seed,
                     lambda: outcome.value_for_report(self.problem, parts.start, ledger=self.ledger),
                     asked_of.gradient if parts.method.uses_proxy else None,
                 )  # fmt: skip
-            oracle.charge(self.ledger, calls)
             if needed and self._identity["slope"] is not None:
                 # The first step is to meet a gradient that is not finite itself.
                 self.state = replace(self.state, anchors=asked_of.remembered)

@@ -114,7 +114,8 @@ class Journal:
         self._digests: list[str] = []
         self._memory: list[Event] | None = None
         if self.path is None:
-            self._keep_in_memory(self.identity, first)
+            self._memory, self._digests = [], [""]
+            self._keep_in_memory(first)
             return
         with self._named():
             if not readonly and not self.path.exists():
@@ -142,7 +143,7 @@ class Journal:
         with self._lock, self._named():
             if self._memory is not None:
                 yield append
-                self._keep_in_memory(self.identity, new)
+                self._keep_in_memory(new)
                 return
             with self._connected() as database:
                 self._catch_up(database)
@@ -252,16 +253,20 @@ class Journal:
             raise _UnusableError("it is damaged, or an older copy was put in its place")
 
     def _take(self, event: Event, digest: str) -> None:
-        with _usable(f"event {event.number}", self._error):
+        try:
             self._replay(event)
+        except (self._error, sqlite3.Error, OSError):
+            raise
+        except Exception as error:
+            text = f"event {event.number} is not one that this version writes ({error!r})"
+            raise _UnusableError(text) from error
         self._digests.append(digest)
 
-    def _keep_in_memory(self, identity: str, events: Iterable[Event]) -> None:
-        if self._memory is None:
-            self.identity, self._memory, self._digests = identity, [], [""]
+    def _keep_in_memory(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._memory.append(_stamped(event, len(self._digests)))
-            self._take(self._memory[-1], "")
+            stamped = _stamped(event, len(self._digests))
+            cast("list[Event]", self._memory).append(stamped)
+            self._take(stamped, "")
 
 
 def _stamped(event: Event, number: int) -> Event:
@@ -310,17 +315,6 @@ def _digest(previous: str, row: Sequence[Any]) -> str:
     state.update(json.dumps([previous, *cells, size, refers, time]).encode())
     state.update(b"" if data is None else data)
     return state.hexdigest()
-
-
-@contextmanager
-def _usable(what: str, own: type[Exception]) -> Iterator[None]:
-    """Turn the errors of an owner that meets what it never wrote into one that says so."""
-    try:
-        yield
-    except (own, sqlite3.Error, OSError):
-        raise
-    except Exception as error:
-        raise _UnusableError(f"{what} is not one that this version writes ({error!r})") from error
 
 
 def _remedy(error: BaseException) -> str:
