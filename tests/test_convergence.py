@@ -82,12 +82,6 @@ def test_sampled_gradients_have_no_tolerance() -> None:
     assert pp.minimize(noisy, method=pp.DANE(1.0), tol=1e-5).status is pp.Status.CONVERGED
 
 
-def test_a_safeguarded_run_ends_too() -> None:
-    result = pp.minimize(PROBLEM, method=pp.DANE("auto"), tol=1e-6, safeguard=True)
-    assert result.status is pp.Status.CONVERGED
-    assert norm(result.w) <= 2e-6 * norm(np.zeros(3))
-
-
 @pytest.mark.parametrize("case", ["exact", "penalty", "same", "sampled", "inner"])
 def test_the_method_of_those_who_name_none(case: str) -> None:
     same = pp.logistic_regression(X, Y, l2=0.1, batch_size=8 if case == "sampled" else None)

@@ -108,13 +108,6 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(path.stat().st_mode)
 
 
-def test_a_name_of_any_length(tmp_path: Path) -> None:
-    path = tmp_path / ("n" * 250)
-    with locked(path):
-        atomic_write_text(path, "x")
-    assert os.listdir(tmp_path) == [path.name]
-
-
 @posix
 def test_a_killed_writer_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     path = tmp_path / "a"

@@ -80,15 +80,3 @@ def test_a_trace_that_branches_keeps_both_ways():
     longer, other = one.append(3), one.append(4, 5)
     assert [list(part) for part in (one, longer, other)] == [[1, 2], [1, 2, 3], [1, 2, 4, 5]]
     assert (longer[-1], other[-1], other[0]) == (3, 5, 1)
-
-
-class HalfChanged(pp.GLM):
-    """A loss whose gradient is another, so that the pair of before would be wrong."""
-
-    def gradient(self, w, batch=None):
-        return super().gradient(w, batch) + 1.0
-
-
-def test_a_subclass_that_changes_the_gradient_alone_has_no_pair():
-    assert HalfChanged.value_and_gradient is None
-    assert pp.GLM.value_and_gradient is not None

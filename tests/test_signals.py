@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox._util.signals import critical, ending_signals
+from proxyprox._util.signals import ending_signals
 
 ROOT = Path(pp.__file__).parent
 posix = pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
@@ -56,23 +55,6 @@ def test_an_ignored_signal_and_a_users_handler_are_left_alone(own):
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_other_threads_set_no_handler(tmp_path):
-    before, found = handlers(), []
-
-    def inside():
-        with ending_signals(), critical() as asked:
-            found.append((handlers(), asked()))
-        pp.minimize(
-            problem(), steps=3, rng=0, checkpoint=tmp_path / "run",
-            callback=lambda step: found.append((handlers(), False)),
-        )  # fmt: skip
-
-    thread = threading.Thread(target=inside)
-    thread.start()
-    thread.join()
-    assert found == 4 * [(before, False)]
 
 
 # -- what a process leaves -------------------------------------------------------------------------
@@ -286,28 +268,6 @@ def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
         if first:
             break  # the whole step was taken: there are no more lines
     assert line > 30
-
-
-def test_an_interrupt_between_any_two_lines_leaves_all_arms_whole(tmp_path):
-    options = {
-        "method": pp.ProxyProx(0.5), "inner": pp.inner.GradientDescent(),
-        "stop": pp.stopping.Steps(2),
-        "steps": 21, "rng": 0, "safeguard": True,
-    }  # fmt: skip
-    whole = pp.minimize(problem(), **options)
-    for attempt, line in enumerate(range(60, 60_000, 797)):
-        path = tmp_path / f"run{attempt}"
-
-        def work(path=path):
-            return pp.minimize(problem(), checkpoint=path, **options)
-
-        done = interrupted_at(line, work)
-        if done is not None:
-            break
-        resumed = work()
-        assert resumed.w.tobytes() == whole.w.tobytes(), line
-        assert resumed.safeguard == whole.safeguard
-    assert attempt > 10
 
 
 # -- a checkpoint has one writer -------------------------------------------------------------------

@@ -77,14 +77,6 @@ def test_nonconvex_rule_refuses_growth():
     assert rule.needs == ("value",)
 
 
-def test_steps_stop_without_holding():
-    rule = Steps(3)
-    assert rule(progress(steps=3))
-    assert not rule(progress(steps=2))
-    assert rule.threshold(progress()) is None
-    assert rule.holds(progress()) is None
-
-
 class TestComposition:
     def test_either(self):
         rule = Residual(0.1) | Steps(5)
@@ -109,14 +101,6 @@ class TestComposition:
         assert (Residual(0.1) & Residual(0.2) & Steps(1)).threshold(progress()) == 0.1
         assert (Steps(1) | Steps(2)).threshold(progress()) is None
         assert (Steps(1) & Steps(2)).holds(progress()) is None
-
-    def test_nested_random_rules_draw(self):
-        rule = (Residual(1e-9) | RandomSteps(0.5)) & (Steps(1) | RandomSteps(0.1))
-        first, second = (rule.begin(np.random.default_rng(s)) for s in (0, 0))
-        assert first == second
-        drawn = first.rules[0].rules[1]
-        assert isinstance(drawn, Steps)
-        assert drawn.steps >= 1
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 1.0])

@@ -44,27 +44,6 @@ def test_constants_bound_the_hessian(phi):
     assert phi.smoothness == pytest.approx(PROXY.smoothness + 1 / phi.eta)
 
 
-def test_residual_is_the_norm_or_the_distance(phi):
-    gradient = np.array([3.0, 0.0, 0.0, 4.0])
-    assert phi.residual(W, gradient) == 5.0
-    penalised = Subproblem(PROXY, LINEAR, CENTRE, 1.0, L1(1.0))
-    # Zero coordinates forgive up to 1; the others are shifted by their sign.
-    w = np.array([0.0, 0.0, -2.0, 5.0])
-    assert penalised.residual(w, gradient) == pytest.approx(math.sqrt(2**2 + 0 + 1 + 5**2))
-
-
-def test_progress_says_where_the_solve_stands(phi):
-    first = phi.progress(W, phi.gradient(W), 0)
-    assert first.residual == first.start_residual == pytest.approx(np.linalg.norm(phi.gradient(W)))
-    later = phi.progress(CENTRE, phi.gradient(CENTRE), 7, first.start_residual)
-    assert later.steps == 7
-    assert later.displacement == 0.0
-    assert later.eta == phi.eta
-    assert later.start_residual == first.residual
-    assert first.displacement == pytest.approx(np.linalg.norm(W - CENTRE))
-    assert first.decrease() == phi.decrease(W)
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_ends_the_solve(phi, bad):
     gradient = phi.gradient(W)

@@ -186,23 +186,6 @@ def problem(noise: float = 0.1) -> pp.Problem:
     return pp.Problem(Honest(A, CENTRE, noise), Honest(P, 0 * CENTRE))
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-@pytest.mark.parametrize("averaging", [None, pp.averaging.Uniform()])
-def test_a_callback(method, averaging):
-    def writes(step: pp.oracle.Step) -> None:
-        if step.subproblem is not None:
-            gradient = step.subproblem.gradient(step.w)
-            spoil(gradient, step.subproblem.proxy.gradient(step.w))
-            spoil(step.subproblem.linear, step.subproblem.centre)
-        spoil(step.w, step.answer, *step.gradients)
-        step.ledger.target_gradients = 0
-
-    call = {"method": method, "averaging": averaging, "steps": 12, "rng": 0}
-    found = [pp.minimize(problem(), np.zeros(3), callback=c, **call) for c in (None, writes)]
-    assert outcome(found[0]) == outcome(found[1])
-    assert found[0].ledger.target_gradients == found[1].ledger.target_gradients
-
-
 def test_what_a_run_hands_out():
     runs = [pp.Run(problem(), np.zeros(3), method=pp.ProxyProx("auto"), rng=0) for _ in range(2)]
     for _ in range(12):

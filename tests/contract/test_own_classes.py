@@ -255,15 +255,6 @@ def test_a_right_loss_passes():
     check_proxy(Loss(), np.ones(3))
 
 
-def test_several_proxies_and_a_ladder_keep_the_contract():
-    fine, medium, coarse = rows().objective, rows().proxy, pp.Quadratic(np.eye(rows().dim))
-    for proxy in ([medium, coarse], pp.Problem(medium, coarse)):
-        problem = pp.Problem(fine, proxy)
-        check_proxy(problem.proxy, np.ones(fine.dim))
-        check_method(pp.ProxyProx(eta=0.5), problem=problem)
-        check_method(pp.methods.ProxyBFGS(), problem=pp.Problem(fine.with_batch_size(None), proxy))
-
-
 class Solver:
     """Gradient descent, to be broken in one way at a time."""
 

@@ -66,35 +66,6 @@ def test_strongly_convex(seed):
     assert mean + 3 * error <= bound
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_convex_by_regularisation(seed):
-    sigma, K = (0.0, 0.5, 2.0)[seed], (4, 15, 30)[seed]
-    rng = np.random.default_rng(seed)
-    d = 5
-    # Two flat directions: L is convex, not strongly so, and b keeps it bounded below.
-    P = spectrum(rng, np.r_[0.0, 0.0, rng.uniform(0.5, 10.0, size=d - 2)])
-    best = rng.normal(size=d)
-    delta = float(rng.uniform(0.05, 1.0))
-    h = spectrum(rng, delta * np.r_[1.0, rng.uniform(-1, 1, size=d - 1)])
-    target = pp.Quadratic(P, b=-P @ best, noise=sigma)
-    proxy = pp.Quadratic(P - h, b=rng.normal(size=d))
-    w0 = np.zeros(d)
-    # The nearest minimiser to w0 = 0.
-    B = float(np.linalg.norm(np.linalg.pinv(P) @ P @ best))
-    eta, G = theory.largest_step_size(delta), 0.0
-    mu = theory.convex_regularization(eta=eta, steps=K)
-    errors = suboptimalities(
-        pp.problems.regularized(pp.Problem(target, proxy), mu, w0), target, target.value(best), w0,
-        method=pp.ProxyProx(eta), steps=K, averaging=pp.averaging.Uniform(),
-        stop=pp.stopping.Convex(K, G),
-        inner=pp.inner.GradientDescent(),
-    )  # fmt: skip
-    mean, error = mean_and_error(errors)
-    bound = theory.guarantee(eta=eta, steps=K, B=B, sigma=sigma, delta=delta, G=G)
-    assert mean + 3 * error <= bound
-
-
 def test_the_step_size_condition_is_not_idle():
     """With h concave the step 1/η must outweigh it: at η = 1/(4δ) fine, at 2/δ it diverges."""
     delta = 1.0

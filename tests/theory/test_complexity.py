@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,24 +99,3 @@ def test_errors_name_the_argument():
     for function, settings, name, value in wrong:
         with pytest.raises(ValueError, match=f"^{name} must be "):
             function(**{**settings, name: value})
-
-
-@pytest.mark.parametrize(("mu", "delta"), [(0.0, 0.5), (1e-3, 0.02), (0.3, 0.5)])
-def test_exact_rounds_are_enough_for_conjugate_gradients(mu, delta):
-    rng = np.random.default_rng(0)
-    basis = np.linalg.qr(rng.normal(size=(80, 80)))[0]
-    A = (basis * np.geomspace(max(mu, 1e-6), 2.0, 80)) @ basis.T
-    error = rng.normal(size=(80, 80))
-    error = error + error.T
-    metric = np.linalg.inv(A + delta * (error / np.linalg.norm(error, 2) + np.eye(80)))
-    x, least, epsilon = np.zeros(80), rng.normal(size=80), 1e-4
-    B = float(np.linalg.norm(least))
-    r = A @ least
-    p, z = metric @ r, metric @ r
-    for _ in range(exact_rounds(epsilon=epsilon, H=2.0, B=B, delta=delta, mu=mu)):
-        step = (r @ z) / (p @ A @ p)
-        x, before = x + step * p, r @ z
-        r = r - step * A @ p
-        z = metric @ r
-        p = z + (r @ z) / before * p
-    assert (x - least) @ A @ (x - least) / 2 <= epsilon
