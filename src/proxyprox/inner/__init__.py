@@ -7,8 +7,7 @@ from proxyprox.inner.first_order import (
     ProximalGradient,
     StochasticGradient,
 )
-from proxyprox.inner.lbfgs import LBFGS
-from proxyprox.inner.newton import ClosedForm, Newton, NewtonCG, QuasiNewton
+from proxyprox.inner.newton import LBFGS, ClosedForm, Newton, NewtonCG, QuasiNewton
 
 __all__ = [
     "LBFGS", "Auto", "ClosedForm", "GradientDescent", "InnerResult", "InnerSolver", "Nesterov",

@@ -7,10 +7,10 @@ first.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -77,6 +77,12 @@ class Criterion:
     needs: tuple[str, ...] = ()
     """Capabilities that the rule asks of the proxy."""
 
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in getattr(self, "__dataclass_fields__", ()):
+            if name in CHECKS:
+                CHECKS[name](name, getattr(self, name))
+
     def threshold(self, progress: Progress) -> float | None:
         """Return the bound on the residual, or None if the rule has none."""
         return None
@@ -101,6 +107,13 @@ class Criterion:
         return AllOf((self, other))
 
 
+CHECKS = {
+    "mu": partial(positive, remedy="Use Convex(steps=K) if the objective is not strongly convex."),
+    "G": nonnegative, "target_gradient_norm": nonnegative, "steps": whole, "tol": positive,
+    "factor": fraction, "p": fraction,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class StronglyConvex(Criterion):
     """``‖∇φ_k(w)‖² ≤ μ/(4η) ‖w − w_k‖² + G²``: the strongly convex theorem's rule.
@@ -123,11 +136,6 @@ class StronglyConvex(Criterion):
     mu: float
     G: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Check both numbers."""
-        positive("mu", self.mu, "Use Convex(steps=K) if the objective is not strongly convex.")
-        nonnegative("G", self.G)
-
     def threshold(self, progress: Progress) -> float:
         """Return the square root of the rule's right-hand side."""
         return math.hypot(math.sqrt(self.mu / progress.eta) / 2 * progress.displacement, self.G)
@@ -139,11 +147,6 @@ class Convex(Criterion):
 
     steps: int
     G: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Check both numbers."""
-        whole("steps", self.steps)
-        nonnegative("G", self.G)
 
     def threshold(self, progress: Progress) -> float:
         """Return the square root of the rule's right-hand side."""
@@ -167,10 +170,6 @@ class NonConvex(Criterion):
 
     target_gradient_norm: float = 0.0
     needs = ("value",)
-
-    def __post_init__(self) -> None:
-        """Check the bound."""
-        nonnegative("target_gradient_norm", self.target_gradient_norm)
 
     def threshold(self, progress: Progress) -> float:
         """Return the square root of the rule's right-hand side."""
@@ -202,10 +201,6 @@ class Residual(Criterion):
 
     tol: float
 
-    def __post_init__(self) -> None:
-        """Check the tolerance."""
-        positive("tol", self.tol)
-
     def threshold(self, progress: Progress) -> float:
         """Return the tolerance."""
         return self.tol
@@ -216,10 +211,6 @@ class Relative(Criterion):
     """``‖∇φ_k(w)‖ ≤ factor · ‖∇φ_k(start)‖``."""
 
     factor: float
-
-    def __post_init__(self) -> None:
-        """Check the factor."""
-        fraction("factor", self.factor)
 
     def threshold(self, progress: Progress) -> float:
         """Return the scaled residual of the start."""
@@ -240,10 +231,6 @@ class Steps(Criterion):
 
     steps: int
 
-    def __post_init__(self) -> None:
-        """Check the number."""
-        whole("steps", self.steps)
-
     def __call__(self, progress: Progress) -> bool:
         """Tell whether the steps are taken."""
         return progress.steps >= self.steps
@@ -254,10 +241,6 @@ class RandomSteps(Criterion):
     """Stop after a geometric number of inner steps, ``1/p`` on average, drawn each outer step."""
 
     p: float
-
-    def __post_init__(self) -> None:
-        """Check the probability."""
-        fraction("p", self.p)
 
     def begin(self, rng: np.random.Generator) -> Criterion:
         """Draw this outer step's number of inner steps."""
@@ -422,7 +405,7 @@ class Subproblem:
             displacement=displacement,
             eta=self.eta,
             start_residual=residual if start_residual is None else start_residual,
-            decrease=functools.partial(self.decrease, w),
+            decrease=partial(self.decrease, w),
         )
 
 
@@ -527,6 +510,8 @@ class SolverPolicy:
         Secants kept beside a Hessian.
     sufficient : float
         A step is accepted that gains this share of what its slope promises.
+    steep : float
+        A step after which the slope is a larger share of the first one is too short.
     shortest : float
         The share of a full step at which a search gives up.
     small : float
@@ -541,6 +526,7 @@ class SolverPolicy:
     factors: float = 0.4
     secants: int = 20
     sufficient: float = 1e-4
+    steep: float = 0.9
     shortest: float = 1e-12
     small: float = 1e-3
     runaway: float = 0.1
@@ -642,11 +628,12 @@ def next_to_rounding(phi: Subproblem, w: Vector, smoothness: float) -> float:
 
 
 class Point(NamedTuple):
-    """A point with its gradient."""
+    """A point with its gradient, and its value if that is known."""
 
     w: Vector
     gradient: Vector
     residual: float
+    value: float | None = None
 
     @classmethod
     def at(cls, phi: Subproblem, w: Vector) -> Point:
@@ -660,14 +647,15 @@ Moves = tuple[Callable[[Point, float], Point | None], Patience | None]
 
 
 def damped_step(
-    phi: Subproblem, at: Point, direction: Vector, *, convex: bool = True
+    phi: Subproblem, at: Point, direction: Vector, *, convex: bool = True, longer: bool = False
 ) -> Point | None:
     """Move from a point along a descent direction, by the full step if that pays.
 
     The full step is taken when it halves the gradient: the usual case, and one that costs no
     values. Otherwise the step is halved until φ decreases sufficiently (Armijo). Where rounding
     hides the decrease, a smaller gradient is accepted instead. Where φ is known not to be convex
-    a smaller gradient may lie uphill, and only values count.
+    a smaller gradient may lie uphill, and only values count. A direction of unknown length may be
+    followed ``longer``: the step is doubled while the loss keeps falling nearly as steeply.
 
     Returns
     -------
@@ -681,12 +669,12 @@ def damped_step(
     """
     convex = convex and phi.convex
     full = _finite_point(phi, at.w + direction)
-    if convex and full is not None and full.residual <= at.residual / 2:
+    if convex and not longer and full is not None and full.residual <= at.residual / 2:
         return full
     slope = dot(at.gradient, direction)
     if not slope < 0:
         return None
-    here = phi.value(at.w)
+    here = phi.value(at.w) if at.value is None else at.value
     if not math.isfinite(here):
         raise NonFiniteError("the proxy's value is not finite where its gradient is")
     step, faulty = 1.0, False
@@ -697,7 +685,8 @@ def damped_step(
             point = full if step == 1.0 else _finite_point(phi, trial)
             # A value that did not move is rounding: only a smaller gradient is progress then.
             if point is not None and (value < here or point.residual < at.residual):
-                return point
+                point = point._replace(value=value)
+                return _lengthened(phi, at, direction, point, step) if longer else point
             faulty = faulty or point is None
         step /= 2
     if convex and full is not None and full.residual < at.residual:
@@ -705,6 +694,19 @@ def damped_step(
     if faulty:
         raise NonFiniteError("the proxy's gradient is not finite where its value is")
     return None
+
+
+def _lengthened(phi: Subproblem, at: Point, direction: Vector, point: Point, step: float) -> Point:
+    """Return the point of the longest doubled step that pays (Wolfe's second condition)."""
+    slope = dot(at.gradient, direction)
+    while dot(point.gradient, direction) < SolverPolicy.steep * slope:
+        step *= 2
+        further = _finite_point(phi, at.w + step * direction)
+        reached = math.nan if further is None else phi.value(further.w)
+        if further is None or point.value is None or not reached <= point.value:
+            break
+        point = further._replace(value=reached)
+    return point
 
 
 def first_finite(phi: Subproblem, w: Vector, move: Vector) -> Point:

@@ -297,7 +297,59 @@ class _Kept:
             self.memory["slow"] += int(failed)
 
 
-def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
+@dataclass(frozen=True)
+class LBFGS(Solver):
+    """Limited-memory BFGS: needs values and gradients, nothing else.
+
+    Parameters
+    ----------
+    history : int
+        Secant pairs kept.
+    max_steps : int
+        See :class:`Newton`.
+
+    References
+    ----------
+    Nocedal and Wright, "Numerical Optimization", sections 3.1 and 7.2.
+
+    Examples
+    --------
+    >>> LBFGS(history=5).needs
+    ('value', 'gradient')
+    """
+
+    history: int = 10
+    max_steps: int = 1000
+
+    needs: ClassVar[tuple[str, ...]] = ("value", "gradient")
+
+    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
+        """Return the step along the direction of the last secants, or of the gradient."""
+        secants: Secants = ()
+
+        def step(at: Point, _: float) -> Point | None:
+            nonlocal secants
+            moved = None
+            if secants:
+                S, Y = secants
+                scale = dot(S[-1], Y[-1]) / dot(Y[-1], Y[-1])
+                direction = -inverse_product(lambda q: scale * q, S, Y, at.gradient)
+                moved = damped_step(phi, at, direction, longer=True)
+            if moved is None:
+                secants = ()
+                shortened = at.gradient / max(at.residual, 1.0)
+                moved = damped_step(phi, at, -shortened, longer=True)
+            if moved is not None:
+                change = moved.gradient - at.gradient
+                secants = add_secant(secants, moved.w - at.w, change, self.history)
+            return moved
+
+        return step, None
+
+
+def add_secant(
+    secants: Secants, s: Vector, change: Vector, most: int = SolverPolicy.secants
+) -> Secants:
     """Return the newest secants with one more, if its curvature is more than rounding."""
     xp = arrays.namespace(s)
     least = float(xp.finfo(s.dtype).tiny)
@@ -305,7 +357,7 @@ def add_secant(secants: Secants, s: Vector, change: Vector) -> Secants:
         return secants
     if not secants:
         return s[None, :], change[None, :]
-    S, C = (rows[1 - SolverPolicy.secants :] for rows in secants)
+    S, C = (rows[max(len(rows) + 1 - most, 0) :] for rows in secants)
     return xp.concat([S, s[None, :]]), xp.concat([C, change[None, :]])
 
 

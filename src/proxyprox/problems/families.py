@@ -309,13 +309,11 @@ class Logistic(CanonicalFamily):
     def log_partition(self, z: Array) -> Array:
         """Return log(1 + eᶻ), stable for every z."""
         xp = namespace(z)
-        if xp is np:
-            return np.logaddexp(0.0, z)
         return xp.where(z > 0, z, xp.zeros_like(z)) + xp.log1p(xp.exp(-xp.abs(z)))
 
     def potential(self, z: Array) -> tuple[Array, Array]:
         """Return both, of many rows from one exponential."""
-        if namespace(z) is not np or z.size < FEW:
+        if namespace(z) is not np:
             return super().potential(z)
         small = np.exp(-np.abs(z))
         likelier = 1 / (1 + small)

@@ -72,25 +72,23 @@ class FunctionObjective(Summable):
         hvp: Callable[[Vector, Vector], Vector] | None = None,
         value_and_gradient: Callable[..., tuple[float, Vector]] | None = None,
     ) -> None:
-        for name, function in {"samples": samples, "cost": cost}.items():
-            check.require_takes(name, function, ("batch",))
-        check.require_takes("value", value, ("w",))
-        check.require_takes("sample", sample, ("rng",))
-        check.require_takes("everything", everything, ())
-        check.require_takes("hvp", hvp, ("w", "v"))
         alone = sample is None
+        both = ("w",) if alone else ("w", "batch")
+        for name, function, arguments in (
+            ("samples", samples, ("batch",)), ("cost", cost, ("batch",)), ("value", value, ("w",)),
+            ("sample", sample, ("rng",)), ("everything", everything, ()), ("hvp", hvp, ("w", "v")),
+            ("value_and_gradient", value_and_gradient, both),
+        ):  # fmt: skip
+            check.require_takes(name, function, arguments)
         if not callable(gradient) or not check.takes(gradient, 1 if alone else 2):
             allowed = f"a function of w {'alone' if alone else 'and a batch'}"
             remedy = "With sample=... it is handed what sample(rng) drew; without it, w alone."
             raise TypeError(message("gradient", gradient, allowed, remedy))
-        both = ("w",) if alone else ("w", "batch")
-        check.require_takes("value_and_gradient", value_and_gradient, both)
         if alone and everything is not None:
             remedy = "Without sample= there is but one batch, and every gradient is exact."
             raise TypeError(message("everything", everything, "left out", remedy))
         self._gradient, self._sample = gradient, sample
-        self.value, self.hvp = value, hvp
-        self.samples, self.cost = samples, cost
+        self.value, self.hvp, self.samples, self.cost = value, hvp, samples, cost
         self.exact, self._both = alone, value_and_gradient
         self.value_and_gradient = None if self._both is None else self._value_and_gradient
         self.repeatable = check.flag("repeatable", repeatable)
