@@ -58,6 +58,16 @@ def test_a_loss_alone_is_minimised_to_a_billionth_of_its_gap_or_so():
         assert "ProxyBFGS" in result.method, name
 
 
+def test_units_of_columns_change_nothing_if_there_is_no_hessian():
+    # L-BFGS alone sees the large columns, and called a run done at two thirds of the gap.
+    X, z, rng = table(900, 100)
+    y, scales = z + rng.logistic(size=900) > 0, np.logspace(6, -6, 100)
+    alike, wild = (pp.minimize(pp.logistic_regression(x, y)) for x in (X, X * scales))
+    assert wild.status is pp.Status.CONVERGED
+    np.testing.assert_allclose(wild.w * scales, alike.w, rtol=1e-5, atol=1e-7)
+    assert gap(pp.logistic_regression(X, y), wild.w * scales) < 1e-8
+
+
 def test_narrow_tables_take_few_passes_and_the_result_says_of_how_many_rows():
     X, z, rng = table(20_000, 10)
     loss = pp.logistic_regression(X, z + rng.logistic(size=len(z)) > 0, l2=1e-6)

@@ -52,6 +52,7 @@ from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
 from proxyprox.oracle import MeteredProxy, answer_query, charge
 from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero
+from proxyprox.problems.problem import facts_of
 from proxyprox.result import Interval, Ledger
 from proxyprox.run import Run
 
@@ -300,7 +301,9 @@ def count_rounds(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None
         reached.append(bool(step.value <= goal))
         return reached[-1]
 
-    problem = Problem(FunctionObjective(loss.gradient, value=loss.value), proxy, box)
+    objective = FunctionObjective(loss.gradient, value=loss.value)
+    objective.facts = replace(objective.facts, units=facts_of(loss).units)
+    problem = Problem(objective, proxy, box)
     method = ProxyBFGS(start_at_proxy=False)
     minimize(problem, w0, method=method, steps=DEFAULTS.most_steps, callback=watch)
     return float(len(reached)) if reached[-1] else math.inf

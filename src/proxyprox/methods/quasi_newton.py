@@ -52,11 +52,12 @@ from proxyprox._util.arrays import (
 )
 from proxyprox._util.validation import flag, nonnegative, whole
 from proxyprox.inner.base import NonFiniteError, SolverPolicy
-from proxyprox.inner.exact import absolute, box_minimum, factored, find_minimum
+from proxyprox.inner.exact import absolute, box_minimum, factored, find_minimum, minimise_exactly
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
 from proxyprox.problems.problem import facts_of
+from proxyprox.problems.protocols import Facts
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
 
@@ -96,6 +97,8 @@ class QuasiNewtonPolicy:
     stay : float
         c and λ of a Hessian that is kept change if that lowers their misfit by more. This one and
         the others below: benchmarks/glm_seconds.py.
+    near : float
+        The share of the first gradient at which the minimum of a sample is near enough.
     watched : int
         Rounds by which the pace of a run is judged.
     doubt : float
@@ -116,6 +119,7 @@ class QuasiNewtonPolicy:
     tolerance: float = 1e-5
     grid: tuple[float, float, int] = (-12.0, 4.0, 161)
     stay: float = 0.5
+    near: float = 1e-2
     watched: int = 6
     doubt: float = 100.0
     close: float = 1e-9
@@ -135,6 +139,7 @@ class Curvature:
         self.proxy, self.w, self.units, self.free = proxy, w, units, free
         self.size = len(units)
         self.matrix: Array | None = None
+        self._bends: dict[bytes, float] = {}
         self._solver: tuple[float, float, Callable[[Array], Array]] | None = None
         if form or forms_matrix(proxy, self.size, known):
             if known is not None:
@@ -182,6 +187,18 @@ class Curvature:
             raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
         return product
 
+    def bends(self, steps: list[Array]) -> Array:
+        """Return ``|sᵀ A s|`` of steps; the matrix is read once, for those that are new."""
+        keys = [s.tobytes() for s in steps]
+        new = {key: s for key, s in zip(keys, steps, strict=True) if key not in self._bends}
+        if self.matrix is None:
+            self._bends |= {key: abs(float(s @ self.apply(s))) for key, s in new.items()}
+        elif new:
+            S = np.array([*new.values()])
+            found = np.abs(((S @ self.matrix) * S).sum(axis=1))
+            self._bends |= dict(zip(new, found.tolist(), strict=True))
+        return np.array([self._bends[key] for key in keys])
+
     def alone(self, scale: float, gradient: Array) -> float:
         """Return the most that one parameter gains by itself, ``g_j² / (2 scale A_jj)``.
 
@@ -219,13 +236,17 @@ class Curvature:
 
 @dataclass(frozen=True)
 class Identity:
-    """What takes the place of the Hessian if there is no proxy, or a useless one."""
+    """What takes the place of the Hessian if there is no proxy, or a useless one.
+
+    In units that are ``known`` to be the target's each parameter has about this curvature.
+    """
 
     size: int
+    known: bool = False
 
     def alone(self, scale: float, gradient: Array) -> float:
-        """Return zero: nothing is known of single parameters."""
-        return 0.0
+        """Return the most that one parameter gains by itself, if the units are known."""
+        return float((gradient**2).max(initial=0.0)) / 2 if self.known else 0.0
 
     def shifted(self, scale: float, shift: float) -> Array:
         """Return the matrix ``(scale + shift) I``."""
@@ -234,6 +255,32 @@ class Identity:
     def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
         """Return what solves with that."""
         return lambda q: q / (scale + shift)
+
+
+class LateSample:
+    """A sample of a loss's rows that is drawn when its Hessian is asked for, and not kept."""
+
+    facts = Facts(empirical=True)
+    strong_convexity = smoothness = hvp = None
+
+    def __init__(self, draw: Callable[[int], Any], rows: int) -> None:
+        self.draw, self.rows = draw, rows
+
+    def value(self, w: Vector) -> float:
+        """Return the loss of the rows."""
+        return float(self.draw(self.rows).value(w))
+
+    def gradient(self, w: Vector) -> Vector:
+        """Return its gradient."""
+        return self.draw(self.rows).gradient(w)
+
+    def hessian(self, w: Vector) -> Matrix:
+        """Return its Hessian."""
+        return self.draw(self.rows).hessian(w)
+
+    def fingerprint(self) -> str:
+        """Return how many rows: which ones follows from the target."""
+        return f"{self.rows} rows"
 
 
 def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
@@ -301,7 +348,7 @@ class Metric:
     def scored(self, curvature: Curvature, pair: Pair) -> Metric:
         """Return the metric with the evidence of one more pair."""
         s, y, _ = pair
-        own = self.scale * abs(float(s @ curvature.apply(s)))
+        own = self.scale * float(curvature.bends([s])[0])
         own += self.shift * curvature.unit * float(s @ s)
         dual = abs(float(y @ curvature.solver(self.scale, self.shift)(y))) or math.inf
         lengths = float(s @ s), float(y @ y)
@@ -324,12 +371,7 @@ class Metric:
         policy, pairs = QuasiNewtonPolicy, pairs[-QuasiNewtonPolicy.window :]
         if not pairs:
             return self
-        if curvature.matrix is None:
-            along = np.array([abs(float(s @ curvature.apply(s))) / sy for s, _, sy in pairs])
-        else:
-            steps = np.array([s for s, _, _ in pairs])
-            along = np.abs(((steps @ curvature.matrix) * steps).sum(axis=1))
-            along /= np.array([sy for _, _, sy in pairs])
+        along = curvature.bends([s for s, _, _ in pairs]) / np.array([sy for _, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = policy.fade ** np.arange(len(pairs))[::-1]
         scales, shifts = self.scales(along), np.logspace(*policy.grid)
@@ -385,6 +427,7 @@ class QuasiNewtonState:
     target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
     ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
     pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
+    ``modelled`` tells if the units come from the target itself.
     ``anchor`` is where the Hessian was formed that is kept, ``losses`` are the first one and the
     last ones, ``fall`` is what is known of the way from w0 to the first of them, ``alone`` what one
     parameter would gain by itself.
@@ -409,6 +452,7 @@ class QuasiNewtonState:
     steps: list[Vector] = field(default_factory=list)
     changes: list[Vector] = field(default_factory=list)
     metric: Metric = Metric()
+    modelled: bool = False
     anchor: Vector | None = None
     losses: list[float] = field(default_factory=list)
     fall: float = 0.0
@@ -482,21 +526,31 @@ class ProxyBFGS(Method):
         """Return the problem, with a sample of the target if it has no proxy."""
         draw = facts_of(problem.objective).subsample
         if self.sample and draw is not None and isinstance(problem.proxy, Zero):
-            return problem.with_proxy(draw(self.sample))
+            rows = LateSample(draw, self.sample) if self.late else draw(self.sample)
+            return problem.with_proxy(rows)
         return problem
+
+    @property
+    def late(self) -> bool:
+        """Whether the run is L-BFGS's at first, and may never look at a sample."""
+        return bool(self.sample) and not self.start_at_proxy
 
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
         kept: dict[str, Any] = {}
+        known = facts_of(problem.objective).units
         if problem.scales is not None:
             kept["units"] = from_numpy(problem.scales, like=w0)
+        elif known is not None and (self.late or isinstance(problem.proxy, Zero)):
+            # L-BFGS does not see the columns that are small beside others.
+            kept["units"], kept["modelled"] = known(), True
         if isinstance(problem.penalty, Box):
             kept["lower"], kept["upper"] = problem.penalty.limits(w0)
         if self.sample:
             kept["metric"] = Metric(shift=10.0 ** QuasiNewtonPolicy.grid[0])
         found = None
         if self.start_at_proxy and not isinstance(problem.proxy, Zero):
-            found = find_minimum(problem.proxy, w0, penalty=problem.penalty)
+            found = self._find_start(problem, w0)
             if found is None:
                 kept["note"] = "No minimum of the proxy was found: the run began at w0."
         if found is None or bool((found == w0).all()):
@@ -507,6 +561,16 @@ class ProxyBFGS(Method):
         state = QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
         # Proxies whose weights are not known yet are asked first whether they have its gradient.
         return self.keep_start(state) if facts_of(problem.proxy).learns else state
+
+    def _find_start(self, problem: Any, w0: Vector) -> Vector | None:
+        """Return the proxy's minimum; of a sample, which is off by chance, about it."""
+        if not self.sample or problem.penalty is not None:
+            return find_minimum(problem.proxy, w0, penalty=problem.penalty)
+        try:
+            found = minimise_exactly(problem.proxy, w0, relative=QuasiNewtonPolicy.near)
+        except (NonFiniteError, np.linalg.LinAlgError):
+            return None
+        return found if all_finite(found) else None
 
     def keep_start(self, state: QuasiNewtonState) -> QuasiNewtonState:
         """Ask about w0 first, and then about the proxy's minimum."""
@@ -767,7 +831,8 @@ class ProxyBFGS(Method):
             if pairs:
                 _, y, sy = local.pairs[-1]
                 shrink = sy / float(y @ y)
-            curvature, metric = Identity(len(local.gradient)), Metric(1 / shrink, 0.0)
+            metric = Metric(1 / shrink, 0.0)
+            curvature = Identity(len(local.gradient), state.modelled)
         else:
             metric = state.metric
         if local.whole:
@@ -775,10 +840,11 @@ class ProxyBFGS(Method):
             move = box_minimum(B, local.gradient, local.low, local.high)
         else:
             solve = curvature.solver(metric.scale, metric.shift)
-            move = -solve(local.gradient)
             if pairs:
                 S, Y = (np.array(rows) for rows in list(zip(*pairs, strict=True))[:2])
                 move = -inverse_product(solve, S, Y, local.gradient)
+            else:
+                move = -solve(local.gradient)
             if not float(local.gradient @ move) < 0:
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
@@ -838,10 +904,15 @@ class Local:
             self.whole = forms_matrix(proxy, len(w), self.known)
         self.free = ~self.held | self.whole
         self.gradient = (self.units * gradient)[self.free]
-        self.steps = [(_numbers(s) / self.units)[self.free] for s in state.steps]
-        self.changes = [(_numbers(y) * self.units)[self.free] for y in state.changes]
-        both = map(usable, self.steps, self.changes)
-        self.pairs = [pair for pair in both if pair is not None]
+        # One operation for all of them.
+        both = (np.array([*map(_numbers, rows)]) for rows in (state.steps, state.changes))
+        steps, changes = (rows.reshape(-1, len(w)) for rows in both)
+        steps, changes = steps / self.units, changes * self.units
+        if not self.free.all():
+            steps, changes = steps[:, self.free], changes[:, self.free]
+        self.steps, self.changes = [*steps], [*changes]
+        found = map(usable, self.steps, self.changes)
+        self.pairs = [pair for pair in found if pair is not None]
 
     def curvature(self, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian here; None if there is no proxy."""
