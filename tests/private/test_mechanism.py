@@ -49,10 +49,10 @@ def test_clipped_sums_are_those_of_a_loop(rows, metric, sparse, classes):
 
 
 def test_without_noise_and_clip_it_is_the_gradient(rows):
-    loss = pp.logistic_regression(*rows, l2=0.3)
+    loss, private = pp.logistic_regression(*rows, l2=0.3), PrivateRows(*rows, Logistic((0, 1)))
     given = {"epsilon": 1e9, "delta": 1e-5, "releases": 1, "n_nominal": len(rows[1])}
     w = np.array([1.0, 2.0, 3.0])
-    found = Private(loss, **given, clip=1e3, l2=0.3).gradient(w)
+    found = Private(private, **given, clip=1e3, l2=0.3).gradient(w)
     np.testing.assert_allclose(found, loss.gradient(w), atol=1e-2)
 
 
@@ -204,7 +204,7 @@ def test_released_moments_are_finite_whatever_the_rows_hold(rows, make, entry, s
 
 def test_matched_clipping_takes_the_public_bias_off(rows):
     X, y = rows
-    public, private = pp.logistic_regression(X, y), pp.logistic_regression(X.copy(), y)
+    public, private = pp.logistic_regression(X, y), PrivateRows(X, y, Logistic((0, 1)))
     settings = {"epsilon": 1e7, "delta": 1e-5, "releases": 1, "n_nominal": len(y), "clip": 0.2}
     w = np.array([0.5, 0.5, -0.5])
     before, error = (
@@ -255,7 +255,7 @@ BAD = [
 
 def test_bad_arguments_are_named(make, rows):
     X, y = rows
-    family, loss = Logistic((0, 1)), pp.logistic_regression(X, y)
+    family = Logistic((0, 1))
     plain = {"epsilon": 1.0, "delta": 1e-5, "releases": 1, "n_nominal": 5, "clip": 1.0}
     calls = [(lambda options=options: make(**options), word) for options, word in BAD]
     calls += [
@@ -268,8 +268,6 @@ def test_bad_arguments_are_named(make, rows):
         (lambda: PrivateRows(X, y, family, scaling=5), "scaling"),
         (lambda: PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan), "label_bound"),
         (lambda: Private(5, **plain), "objective"),
-        (lambda: Private(loss, **plain, metric=loss), "metric"),
-        (lambda: Private(loss, **plain, matched=loss), "matched"),
         (lambda: JamesStein(METRIC, noise=math.nan), "noise"),
     ]
     for call, word in calls:

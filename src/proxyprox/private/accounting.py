@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -72,10 +72,7 @@ LEAST_SIGMA, LARGEST_SIGMA = 1e-3, 1e4
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return δ(ε) of μ-Gaussian differential privacy."""
-    return _delta(check.nonnegative("epsilon", epsilon), check.nonnegative("mu", mu))
-
-
-def _delta(epsilon: float, mu: float) -> float:
+    epsilon, mu = check.nonnegative("epsilon", epsilon), check.nonnegative("mu", mu)
     if mu == 0:
         return 0.0
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -105,26 +102,26 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     mu, delta = check.nonnegative("mu", mu), require_delta(delta)
     if mu > LARGEST_MU:
         return math.inf
-    if _delta(0.0, mu) <= delta:
+    if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     high = 1.0
-    while _delta(high, mu) > delta:
+    while gaussian_delta(high, mu) > delta:
         high *= 2
     low = high / 2 if high > 1 else 0.0
-    return float(brentq(lambda e: _delta(e, mu) - delta, low, high, xtol=1e-13))
+    return float(brentq(lambda e: gaussian_delta(e, mu) - delta, low, high, xtol=1e-13))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ whose ε at δ is no more than the one given."""
     epsilon, delta = check.nonnegative("epsilon", epsilon), require_delta(delta)
     low = 1.0
-    while _delta(epsilon, low) > delta:
+    while gaussian_delta(epsilon, low) > delta:
         low /= 2
-    while low < LARGEST_MU and _delta(epsilon, 2 * low) <= delta:
+    while low < LARGEST_MU and gaussian_delta(epsilon, 2 * low) <= delta:
         low *= 2
     if low >= LARGEST_MU:
         return LARGEST_MU
-    return float(brentq(lambda mu: _delta(epsilon, mu) - delta, low, 2 * low, xtol=1e-14))
+    return float(brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, low, 2 * low, xtol=1e-14))
 
 
 # Rényi orders, those of Google's dp-accounting.
@@ -238,19 +235,17 @@ def noise_multiplier(
 
     # RDP is loose: at rates near one it asks for more noise than the full batch needs.
     low, high = math.log(full * rate / 64), math.log(2 * full)
-    least = excess(high + 30.0) + epsilon
-    if least > epsilon:
+    if excess(high + 30.0) > 0:
         remedy = "Take all rows in each release (sample_rate=1), or a larger delta."
-        allowed = f"at least {least:.2g}, below which RDP accountants show nothing at this delta"
+        allowed = "larger: RDP accountants show nothing so small at this delta"
         raise ValueError(message("epsilon", epsilon, allowed, remedy))
     while excess(high) > 0:
         high += 1.0
-    while excess(low) <= 0:
+    while excess(low) <= 0 and low > math.log(LEAST_SIGMA):
         high, low = low, low - 1.0
-        if low < math.log(LEAST_SIGMA):
-            return math.exp(high)
-    root = float(brentq(excess, low, high, xtol=1e-6))
-    return math.exp(root + 2e-6)
+    if excess(low) <= 0:
+        return math.exp(low)
+    return math.exp(float(brentq(excess, low, high, xtol=1e-6)) + 2e-6)
 
 
 def require_delta(delta: Any, rows: int | None = None) -> float:
@@ -320,13 +315,35 @@ class Guarantee:
         return f"NOT PRIVATE: the noise was seeded ({spent}){note}"
 
 
+@dataclass(frozen=True)
+class FitPage:
+    """What a privacy officer signs: what one fit released and guarantees.
+
+    Attributes
+    ----------
+    content : dict
+        Estimator, data, date and version; ε, δ, neighbours and accountant; mechanism, how many
+        releases there are of each σ, clip, metric and n_nominal; budget, plan, and what is not
+        covered. Printed it is a page.
+    """
+
+    content: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the page as JSON values."""
+        return dict(self.content)
+
+    def __str__(self) -> str:
+        lines = {**self.content, "signed": "_" * 40}
+        return "\n".join(f"{name:11} {printable(str(text))}" for name, text in lines.items())
+
+
 # -- the budget -----------------------------------------------------------------------------------
 
 MECHANISM = "Gaussian noise, σ times the sensitivity, on sums of clipped rows"
 
 
-@dataclass
-class _Charge:
+class _Charge(NamedTuple):
     """One release that was paid for; its vector is event `released` of the journal."""
 
     number: int
@@ -337,25 +354,14 @@ class _Charge:
 
 
 @dataclass
-class _Opening:
-    """One object that holds a plan: its releases are reserved while it lives."""
-
-    token: str
-    by: str
-    time: str
-    ended: str = ""
-    why: str = ""
-
-
-@dataclass
 class _Plan:
-    """Releases that belong together."""
+    """Releases that belong together; who opened them holds a token: they are reserved meanwhile."""
 
     number: int
     releases: list[Release]
     settings: Any
     private: bool
-    openings: dict[int, _Opening] = field(default_factory=dict)
+    openings: dict[str, tuple[str, str]] = field(default_factory=dict)
     charges: dict[int, _Charge] = field(default_factory=dict)
 
     @property
@@ -364,7 +370,7 @@ class _Plan:
         return [r for k, r in enumerate(self.releases) if k not in self.charges]
 
 
-class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
+class PrivacyBudget:
     """One (ε, δ) for fits, their clones and several processes, with a journal of what was spent.
 
     A plan's releases are reserved when it is opened, and refused at once if spent and reserved
@@ -448,24 +454,19 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
                 plan = _Plan(event.number, releases, content["settings"], content["private"])
                 self._plans.setdefault(event.key, plan)
             case "open":
-                opening = _Opening(content["token"], content["by"], event.time)
-                self._plans[event.key].openings[event.number] = opening
-            case "end":
-                opening = self._plans[event.key].openings[event.refers or 0]
-                opening.ended, opening.why = event.time, content["why"]
+                self._plans[event.key].openings[content["token"]] = (event.time, content["by"])
             case "charge":
                 release = Release(content["sigma"], content["rate"])
                 charge = _Charge(event.number, release, content["point"], event.time)
                 self._plans[event.key].charges.setdefault(content["k"], charge)
             case "release":
-                charges = self._plans[event.key].charges.values()
-                (charge,) = (one for one in charges if one.number == event.refers)
-                charge.released = event.number
+                charges = self._plans[event.key].charges
+                ((k, charge),) = ((k, c) for k, c in charges.items() if c.number == event.refers)
+                charges[k] = charge._replace(released=event.number)
+            case "end":
+                pass  # of earlier versions: the lock says it
             case _:
                 raise ValueError(event.kind)
-
-    def __exit__(self, *_: object) -> None:
-        """Keep the file; there is nothing to close."""
 
     def __repr__(self) -> str:
         where = "" if self.path is None else f"{str(self.path)!r}, "
@@ -521,42 +522,33 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         """Return who spent what and when, as JSON values; ``print(budget)`` shows the same."""
         left = self.left
         with self._transaction():
-            reserved = {id(plan): plan.ahead for plan, _ in self._reserved()}
-            held = [release for ahead in reserved.values() for release in ahead]
-            total = total_epsilon([*self._charged(), *held], self.delta) if held else 0.0
+            reserved = [plan for plan, _ in self._reserved()]
+            ahead = [release for plan in reserved for release in plan.ahead]
             spent = self._guarantee(self._plans.values())
+            total = total_epsilon([*self._charged(), *ahead], self.delta) if ahead else 0.0
             plans = [
-                self._reported(name, plan, id(plan) in reserved)
-                for name, plan in self._plans.items()
+                self._reported(name, plan, plan in reserved) for name, plan in self._plans.items()
             ]
-        more = max(total - spent.unseeded_epsilon, 0.0)
         return {
             "file": None if self.path is None else str(self.path), "id": self.id,
             "epsilon": self.epsilon, "delta": self.delta, "neighbours": NEIGHBOURS,
             "mechanism": MECHANISM, "accountant": spent.accountant, "private": spent.private,
-            "spent": spent.unseeded_epsilon, "releases": spent.releases, "reserved": more,
-            "left": left, "plans": plans,
+            "spent": spent.unseeded_epsilon, "releases": spent.releases,
+            "reserved": max(total - spent.unseeded_epsilon, 0.0), "left": left, "plans": plans,
         }  # fmt: skip
 
     def _reported(self, name: str, plan: _Plan, reserved: bool) -> dict[str, Any]:
-        charges = list(plan.charges.values())
-        everything = [*(one.release for one in charges), *plan.ahead]
-        planned = Guarantee.of(everything, self.delta)
+        planned = Guarantee.of(plan.releases, self.delta)
         state = "open" if reserved else "ended" if plan.ahead or not plan.releases else "complete"
         return {
             "name": name, "state": state, "private": plan.private,
             "spent": self._guarantee([plan]).unseeded_epsilon, "planned": planned.epsilon,
-            "delta": self.delta,
-            "releases": len(charges), "planned_releases": len(everything),
-            "sigma": sorted({release.sigma for release in everything}),
-            "sample_rate": sorted({release.rate for release in everything}),
+            "releases": len(plan.charges), "planned_releases": len(plan.releases),
+            "sigma": sorted({release.sigma for release in plan.releases}),
             "sampling": planned.sampling, "accountant": planned.accountant,
-            "neighbours": NEIGHBOURS, "mechanism": MECHANISM, "settings": plan.settings,
-            "opened": [
-                {"time": one.time, "by": one.by, "ended": one.ended or None, "why": one.why or None}
-                for one in plan.openings.values()
-            ],
-            "charged": [one.time for one in charges],
+            "settings": plan.settings,
+            "opened": [{"time": time, "by": by} for time, by in plan.openings.values()],
+            "charged": [one.time for one in plan.charges.values()],
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -605,13 +597,6 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
                         "metric or n_nominal differ. Repeat its settings, or choose another name."
                     )
                 self._require_room(releases if known is None else known.ahead, but=name)
-                for other, one in self._plans.items():
-                    for number, opening in one.openings.items():
-                        if not (opening.ended or self._lives(opening)):
-                            done = "complete" if not one.ahead else "its object or process is gone"
-                            why = {"why": done}
-                            append("end", other, why, refers=number)
-                            _remove_lock(self._lock_path(opening.token))
                 number = append("plan", name, content) if known is None else known.number
                 self._hold(token)
                 append("open", name, {"token": token, "by": _who()}, refers=number)
@@ -629,12 +614,9 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         plan : str
             The name that :meth:`open` returned. It may be opened again.
         """
-        with self._transaction() as append:
-            openings = self._known(plan).openings.items()
-            mine = {n: one.token for n, one in openings if one.token in self._held}
-            for number in mine:
-                append("end", plan, {"why": "done"}, refers=number)
-        for token in mine.values():
+        with self._transaction():
+            mine = [token for token in self._known(plan).openings if token in self._held]
+        for token in mine:
             _let_go(self._held, token)
 
     def charge(self, plan: str, k: int, release: Release, point: str) -> Array | None:
@@ -705,28 +687,23 @@ class PrivacyBudget(AbstractContextManager["PrivacyBudget"]):
         releases = [one.release for plan in charged for one in plan.charges.values()]
         return Guarantee.of(releases, self.delta, private=all(plan.private for plan in charged))
 
-    def _lock_path(self, token: str) -> str:
-        return f"{self.path}.{token}"
-
     def _hold(self, token: str) -> None:
         """Reserve: the lock is the operating system's, which forgets it with the process."""
         self._held[token] = None
         if self.path is not None:
-            held = locked(self._lock_path(token))
+            held = locked(f"{self.path}.{token}")
             held.__enter__()
             self._held[token] = held
 
-    def _lives(self, opening: _Opening) -> bool:
-        if self.path is None:
-            return opening.token in self._held
-        return is_locked(self._lock_path(opening.token))
+    def _lives(self, token: str) -> bool:
+        return token in self._held if self.path is None else is_locked(f"{self.path}.{token}")
 
     def _reserved(self, but: str | None = None) -> list[tuple[_Plan, str]]:
         """Return the plans with releases ahead that somebody alive holds, and who."""
         found = []
         for name, plan in self._plans.items():
             if name != but and plan.ahead:
-                alive = [o.by for o in plan.openings.values() if not o.ended and self._lives(o)]
+                alive = [by for token, (_, by) in plan.openings.items() if self._lives(token)]
                 found += [(plan, f"{len(plan.ahead)} of {name!r} by {alive[0]}")] if alive else []
         return found
 
@@ -751,12 +728,6 @@ def _let_go(held: dict[str, locked | None], token: str) -> None:
         lock.__exit__()
 
 
-def _remove_lock(path: str) -> None:
-    """Remove the file of a lock whose process was killed."""
-    with suppress(OSError), locked(path):
-        pass
-
-
 def _who() -> str:
     """Return user, host, process and version."""
     try:
@@ -768,37 +739,33 @@ def _who() -> str:
 
 def page(report: dict[str, Any]) -> str:
     """Return what a privacy officer wants to know, from :meth:`PrivacyBudget.report`."""
-    count = f"{report['releases']} release{'s' * (report['releases'] != 1)}"
-    spent = f"ε = {report['spent']:.4g} ({count}; {report['accountant']})"
     seeded = "" if report["private"] else "NOT PRIVATE (seeded noise); without the seed "
     lines = [
         f"Privacy budget {printable(report['file'] or 'in memory')}",
         f"limit     ε = {report['epsilon']:g} at δ = {report['delta']:g}; neighbouring tables: "
         f"{report['neighbours']}",
         f"mechanism {report['mechanism']}",
-        f"spent     {seeded}{spent}",
+        f"spent     {seeded}ε = {report['spent']:.4g} by {report['releases']} releases "
+        f"({report['accountant']})",
         f"reserved  ε = {report['reserved']:.4g} more, by plans that are open",
         f"left      ε = {report['left']:.4g} for one more plan of full-batch releases: their ε "
         "compose, which is less than adding them",
     ]
     for plan in report["plans"]:
         mark = "" if plan["private"] else ", NOT PRIVATE: the noise was seeded"
-        sigma, rate = (", ".join(f"{x:.4g}" for x in plan[n]) for n in ("sigma", "sample_rate"))
+        sigmas = ", ".join(f"{sigma:.4g}" for sigma in plan["sigma"])
+        settings = ", ".join(f"{name} = {value}" for name, value in plan["settings"].items())
         lines += [
-            "",
-            f"plan {plan['name']!r}: {plan['state']}{mark}",
+            f"\nplan {plan['name']!r}: {plan['state']}{mark}",
             f"  spent     ε = {plan['spent']:.4g} of {plan['planned']:.4g} planned, "
             f"{plan['releases']} of {plan['planned_releases']} releases",
-            f"  noise     σ = {sigma}; sampling rate {rate}; {plan['accountant']}",
+            f"  noise     σ = {sigmas}; {plan['sampling']}; {plan['accountant']}",
+            f"  settings  {printable(settings)}",
         ]
         for one in plan["opened"]:
             lines.append(f"  opened    {one['time']} UTC by {printable(one['by'])}")
-            if one["ended"]:
-                lines.append(f"  ended     {one['ended']} UTC: {one['why']}")
         if plan["charged"]:
             lines.append(f"  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC")
-        shown = ", ".join(f"{name} = {value}" for name, value in (plan["settings"] or {}).items())
-        lines += [f"  settings  {printable(shown)}"] if shown else []
     return "\n".join(lines)
 
 

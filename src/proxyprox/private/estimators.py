@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -18,6 +20,7 @@ import scipy.sparse
 from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
+from proxyprox import __version__
 from proxyprox._util import validation as check
 from proxyprox._util.validation import Words, message
 from proxyprox.corrections import Plain
@@ -25,6 +28,8 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import ProxyProx
 from proxyprox.minimization import minimize
 from proxyprox.private.accounting import (
+    MECHANISM,
+    FitPage,
     Guarantee,
     PrivacyBudget,
     gaussian_mu,
@@ -39,7 +44,6 @@ from proxyprox.private.mechanism import (
     clipping,
     plan_releases,
 )
-from proxyprox.private.page import FitPage
 from proxyprox.private.policy import LARGEST_MOMENT, PRIVATE, Setting
 from proxyprox.private.reading import Scaling, row_norms, share_memory
 from proxyprox.private.synthetic import noise_edge, synthetic_rows
@@ -242,10 +246,7 @@ class PrivateGLM(LinearModel):
         steps = [step._replace(seconds=0.0) for step in result.trace]
         self.result_ = replace(result, ledger=paid, trace=Trace(steps))
         self.privacy_ = replace(target.spent, note=self._note_fit(target))
-        self.page_ = FitPage.of(
-            target, self.privacy_, estimator=type(self).__name__, data=self.data,
-            setting=setting.name,
-        )  # fmt: skip
+        self.page_ = self._fit_page(target, setting.name)
         w = self._within_reach(result.w, ready) if labelled else result.w
         self._store(w, ready)
         return self
@@ -320,6 +321,20 @@ class PrivateGLM(LinearModel):
             text = f"{told}. Give budget=PrivacyBudget(...) to add up all of them."
             warnings.warn(text, PrivateFitWarning, stacklevel=3)
         return f"{NOT_COVERED}. {told}."
+
+    def _fit_page(self, target: Private, setting: str) -> FitPage:
+        sigmas = Counter(release.sigma for release in target.planned)
+        spent, place = self.privacy_, target.budget.path or "memory"
+        return FitPage({
+            "fit": f"{type(self).__name__} on {self.data or 'data not named'}",
+            "made": f"{datetime.now(UTC).isoformat(timespec='seconds')} by proxyprox {__version__}",
+            "cost": str(replace(spent, note="")), "epsilon": spent.unseeded_epsilon,
+            "delta": spent.delta, "private": spent.private, "mechanism": MECHANISM,
+            "releases": "; ".join(f"{n} with σ = {sigma:.6g}" for sigma, n in sigmas.items()),
+            "clip": f"{target.clip:.6g} in the norm of: {target.metric!r}",
+            "n_nominal": self.n_nominal, "setting": setting,
+            "budget": f"{target.budget.id} in {place}, plan {target.name}", "note": spent.note,
+        })  # fmt: skip
 
     def _check_size(self, target: Private, sd: float) -> None:
         """Divide by the released number of rows if n_nominal is not near it; say if it is far."""

@@ -11,6 +11,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -41,7 +42,6 @@ from proxyprox.private.reading import (
     row_norms,
     row_units,
     scale_rows,
-    share_memory,
 )
 from proxyprox.problems.families import Family
 from proxyprox.problems.glm import GLM
@@ -53,20 +53,19 @@ Array = Any
 LARGEST = 1e100
 
 
+def draw_uniform(*shape: int) -> Array:
+    """Return numbers in (0, 1) from the operating system's entropy."""
+    bits = np.frombuffer(secrets.token_bytes(8 * math.prod(shape)), dtype=np.uint64)
+    return ((bits.reshape(shape) >> np.uint64(11)) + 0.5) * 2.0**-53
+
+
 def draw_noise(size: int) -> Array:
-    """Return standard normal numbers from the operating system's entropy.
+    """Return standard normal numbers.
 
     Each is half the sum of four: a single one has too few last digits to hide a sum in. No
     generator is involved whose state could be recovered from what it drew.
     """
-    bits = np.frombuffer(secrets.token_bytes(32 * size), dtype=np.uint64).reshape(4, size)
-    return np.asarray(ndtri(((bits >> np.uint64(11)) + 0.5) * 2.0**-53).sum(axis=0) / 2)
-
-
-def draw_rows(rows: int, rate: float) -> Array:
-    """Return which rows a Poisson sample has, from the operating system's entropy."""
-    bits = np.frombuffer(secrets.token_bytes(8 * rows), dtype=np.uint64)
-    return (bits >> np.uint64(11)) * 2.0**-53 < rate
+    return np.asarray(ndtri(draw_uniform(4, size)).sum(axis=0) / 2)
 
 
 class Metric:
@@ -102,12 +101,13 @@ class Metric:
     @classmethod
     def of(cls, loss: Any, w: Vector | None = None, damping: float = 1e-3) -> Metric:
         """Return the metric of a public loss at a point, by default its minimum."""
-        if not check.has(loss, "hessian"):
-            remedy = "It gives lengths a shape; leave it out for ordinary clipping."
-            raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)", remedy))
-        start = loss.zeros() if w is None else w
-        found = find_minimum(loss, start) if w is None else w
-        return cls(loss.hessian(start if found is None else found), damping)
+        if not check.offers(loss, "hessian", "zeros"):
+            raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)"))
+        if w is None:
+            w = loss.zeros()
+            found = find_minimum(loss, w)
+            w = w if found is None else found
+        return cls(loss.hessian(w), damping)
 
     def whiten(self, gradients: Array) -> Array:
         """Return gradients (one, or one a row) in coordinates where the metric is Euclidean."""
@@ -193,15 +193,12 @@ class PrivateRows:
         columns: int | None = None,
     ) -> None:
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
-        if bound is not None:
-            check.positive("bound", bound)
-        if label_bound is not None:
-            check.positive("label_bound", label_bound)
-        if columns is not None:
-            check.whole("columns", columns)
-        if scaling is not None:
-            check.instance("scaling", scaling, Scaling, "a Scaling")
-        X, valid = read_rows(X, columns, Scaling(bound) if scaling is None else scaling)
+        for name, given in (("bound", bound), ("label_bound", label_bound)):
+            if given is not None:
+                check.positive(name, given)
+        scaling = Scaling(bound) if scaling is None else scaling
+        check.instance("scaling", scaling, Scaling, "a Scaling")
+        X, valid = read_rows(X, columns, scaling)
         targets, known = read_labels(y, family, label_bound)
         if len(targets) != X.shape[0]:
             raise ValueError(message("y", Words("another number of labels"), "one for each row"))
@@ -210,17 +207,6 @@ class PrivateRows:
         self._X, self._targets = X, targets
         self.rows, self.columns = (int(size) for size in X.shape)
         self.dim = (self.columns + self.intercept) * family.outputs
-
-    @classmethod
-    def of(cls, loss: GLM) -> PrivateRows:
-        """Return the rows of a model, without its L2 term; weighted rows are refused."""
-        if loss.targets is None or not (loss.sample_weight == 1).all():
-            raise ValueError(message("objective", loss, "a GLM with labels and without weights"))
-        design, labels = loss.design, loss.targets
-        classes = getattr(loss.family, "classes", None)
-        labels = labels if classes is None else np.asarray(classes)[labels.astype(int)]
-        X = design.X if design.sparse else to_numpy(design.X)
-        return cls(X, labels, loss.family, intercept=design.intercept)
 
     def zeros(self) -> Vector:
         """Return the zero vector of parameters."""
@@ -245,13 +231,12 @@ class PrivateRows:
         check.positive("clip", clip)
         check.require_point("w", w, self.dim)
         metric = Euclidean(self.dim) if metric is None else metric
-        chosen = self._chosen(keep)
         total = np.zeros(self.dim)
-        for start in range(0, len(chosen), step := max(1, BLOCK // max(self.dim, 1))):
-            rows = chosen[start : start + step]
+        for rows in self._blocks(keep, self.dim):
             X = _dense(self._X[rows], intercept=self.intercept)
             slopes = row_slopes(X, self._targets[rows], self.family, w)
-            total += clipped_sum(X, slopes, clip, metric)
+            for _, units, lengths in whitened_gradients(X, slopes, metric):
+                total += units.T @ np.clip(lengths, -clip, clip)
         return total
 
     def clipped_moments(self, *, clip: float, keep: Array | None = None) -> Array:
@@ -267,10 +252,9 @@ class PrivateRows:
     def clipped_products(self, *, clip: float, keep: Array | None = None) -> Array:
         """Return ``Σ aaᵀ`` for ``a = (x, ½)``, each row's clipped: not private either."""
         check.positive("clip", clip)
-        chosen, width = self._chosen(keep), self.columns + 1
-        total = np.zeros((width, width))
-        for start in range(0, len(chosen), step := max(1, BLOCK // width)):
-            a = _dense(self._X[chosen[start : start + step]], intercept=True)
+        total = np.zeros((self.columns + 1, self.columns + 1))
+        for rows in self._blocks(keep, self.columns + 1):
+            a = _dense(self._X[rows], intercept=True)
             a[:, -1] = 0.5
             units, lengths = unit_rows(a)
             a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
@@ -280,6 +264,10 @@ class PrivateRows:
     def count(self, keep: Array | None = None) -> int:
         """Return how many rows can be used: not private either."""
         return len(self._chosen(keep))
+
+    def _blocks(self, keep: Array | None, width: int) -> Iterator[Array]:
+        chosen, step = self._chosen(keep), max(1, BLOCK // max(width, 1))
+        return (chosen[start : start + step] for start in range(0, len(chosen), step))
 
     def _chosen(self, keep: Array | None) -> Array:
         return np.flatnonzero(self._valid if keep is None else self._valid & keep)
@@ -326,17 +314,6 @@ def unit_rows(rows: Array) -> tuple[Array, Array]:
         return scale_rows(units, 1 / np.where(norms > 0, norms, 1.0)), largest * norms
 
 
-def clipped_sum(
-    X: Array, slopes: Array, clip: float, metric: Any, weights: Array | None = None
-) -> Array:
-    """Return ``Σ clip(M g_i)`` of dense rows; a row whose gradient is not finite is absent."""
-    total = np.zeros(metric.dim)
-    for rows, units, lengths in whitened_gradients(X, slopes, metric):
-        kept = np.clip(lengths, -clip, clip)
-        total += units.T @ (kept if weights is None else kept * weights[rows])
-    return total
-
-
 # -- the objective --------------------------------------------------------------------------------
 
 REASON = "every access to private rows costs privacy, and this one is not in the plan"
@@ -354,10 +331,9 @@ class Private:
 
     Parameters
     ----------
-    objective : GLM, PrivateRows or object
+    objective : PrivateRows or object
         The private rows. An object of your own has ``dim``, ``rows``, ``zeros()`` and
-        ``clipped_sum(w, *, clip, metric, keep)``. A GLM checks its data and so tells of it by its
-        errors; PrivateRows does not.
+        ``clipped_sum(w, *, clip, metric, keep)``.
     epsilon, delta : float
         The cost of all the releases together.
     releases : int
@@ -394,9 +370,10 @@ class Private:
     >>> X = rng.normal(size=(3000, 2))
     >>> y = X @ [1.0, -1.0] + 0.1 * rng.normal(size=3000) > 0
     >>> public = pp.logistic_regression(X[:1000], y[:1000], l2=0.01)
+    >>> rows = PrivateRows(X[1000:], y[1000:], public.family)
     >>> target = Private(
-    ...     pp.logistic_regression(X[1000:], y[1000:]), epsilon=1.0, delta=1e-5, releases=3,
-    ...     n_nominal=2000, clip=2.0, metric=public, l2=0.01,
+    ...     rows, epsilon=1.0, delta=1e-5, releases=3, n_nominal=2000, clip=2.0, metric=public,
+    ...     l2=0.01,
     ... )
     >>> result = pp.minimize(pp.Problem(target, public), method=pp.ProxyProx(eta=10.0), steps=3)
     >>> print(target.spent)
@@ -419,7 +396,7 @@ class Private:
         delta: float,
         releases: int,
         n_nominal: int,
-        clip: float | None = None,
+        clip: float,
         metric: Any = None,
         matched: Any = None,
         sample_rate: float = 1.0,
@@ -433,27 +410,14 @@ class Private:
         self.n_nominal = check.whole("n_nominal", n_nominal)
         delta = require_delta(delta, self.n_nominal)
         epsilon = check.positive("epsilon", epsilon)
-        if clip is None:
-            remedy = "Metric and clip follow from public rows, or from what you know of all rows."
-            raise ValueError(message("clip", None, "a bound on a row's gradient", remedy))
         self.clip, self.l2 = require_clip(clip), check.nonnegative("l2", l2)
-        require_apart(objective, metric=metric, matched=matched)
-        self._rows = PrivateRows.of(objective) if isinstance(objective, GLM) else objective
-        if not all(hasattr(self._rows, name) for name in ("dim", "rows", "zeros", "clipped_sum")):
-            got, allowed = (
-                Words(f"a {type(objective).__name__}"),
-                "a GLM, PrivateRows or NetworkRows",
-            )
-            raise TypeError(message("objective", got, allowed))
+        self._rows = objective
+        if not all(hasattr(objective, name) for name in ("dim", "rows", "zeros", "clipped_sum")):
+            got = Words(f"a {type(objective).__name__}")
+            raise TypeError(message("objective", got, "PrivateRows or NetworkRows"))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
-        if metric is None:
-            self.metric: Any = Euclidean(self.dim)
-        elif check.offers(metric, "whiten"):
-            self.metric = metric
-        elif check.offers(metric, "hessian", "zeros"):
-            self.metric = Metric.of(metric)
-        else:
-            raise TypeError(message("metric", metric, "a Metric, or a public loss with a Hessian"))
+        metric = Euclidean(self.dim) if metric is None else metric
+        self.metric: Any = metric if check.offers(metric, "whiten") else Metric.of(metric)
         if self.metric.dim != self.dim:
             got = Words(f"{self.metric.dim} parameters")
             raise ValueError(message("metric", got, f"of {self.dim}, as the objective's"))
@@ -471,21 +435,18 @@ class Private:
         if not self.sigma * self.clip < LARGEST**2:
             allowed = f"so small that noise of {self.sigma:.3g} times it is a number"
             raise ValueError(message("clip", clip, allowed))
-        if name is not None and not (isinstance(name, str) and name):
-            raise TypeError(message("name", name, "text, or None"))
-        own = PrivacyBudget(epsilon=epsilon, delta=delta) if budget is None else budget
-        check.instance("budget", own, PrivacyBudget, "a PrivacyBudget")
-        self.budget = own
+        self.budget = PrivacyBudget(epsilon=epsilon, delta=delta) if budget is None else budget
+        check.instance("budget", self.budget, PrivacyBudget, "a PrivacyBudget")
         settings = {
             "epsilon": epsilon, "delta": delta, "clip": self.clip, "n_nominal": self.n_nominal,
-            "metric": digest(getattr(self.metric, "matrix", None)),
+            "metric": digest(self._matrix),
         }  # fmt: skip
         self._seeded = None
         if seed is not None:
             self._seeded = np.random.default_rng(check.whole("seed", seed, 0))
             text = "The noise is seeded: nothing that follows from it is private."
             warnings.warn(text, NotPrivateWarning, stacklevel=2)
-        self.name = own.open(name, self._plan, settings, private=seed is None, holder=self)
+        self.name = self.budget.open(name, self._plan, settings, private=seed is None, holder=self)
         self._asked = 0
 
     # -- what a run asks ----------------------------------------------------------------------
@@ -524,21 +485,19 @@ class Private:
             )
         point = to_numpy(check.vector("w", w, self.dim)).astype(np.float64)
 
-        def total(keep: Array | None) -> Array:
-            return np.asarray(
-                self._rows.clipped_sum(w, clip=self.clip, metric=self.metric, keep=keep)
-            )
-
-        index = k + len(self._plan) - self.releases
-        mean = self._release(
-            index, digest(point, getattr(self.metric, "matrix", None)), total, self.clip, self.dim
-        )
+        total = partial(self._rows.clipped_sum, w, clip=self.clip, metric=self.metric)
+        place, question = k + len(self._plan) - self.releases, digest(point, self._matrix)
+        mean = self._release(place, question, total, self.clip, self.dim)
         self._asked = k + 1
         if self.matched is not None:
             # What clipping does to rows that the public model describes is undone.
             at = clipping(self.matched, point, self.metric, self.clip)
             mean = (mean - at.clipped) / at.kept + at.whole
         return from_numpy(self.metric.unwhiten(mean) + self.l2 * point, like=w)
+
+    @property
+    def _matrix(self) -> Any:
+        return getattr(self.metric, "matrix", None)
 
     def second_moments(self, clip: float, *, products: bool = False) -> tuple[Array, float]:
         """Return the noisy mean of each column's squares, released once, and its noise's sd.
@@ -554,24 +513,15 @@ class Private:
         rows, width = self._rows, self._rows.columns
         of = rows.clipped_products if products else rows.clipped_moments
         shape = (width + 1, width + 1) if products else (width,)
-
-        def total(keep: Array | None) -> Array:
-            return np.asarray(of(clip=clip, keep=keep))
-
-        place = self._place("moments")
-        point = f"{'products' if products else 'moments'} {clip!r}"
-        mean = self._release(place, point, total, clip, math.prod(shape))
+        place, point = self._place("moments"), f"{'products' if products else 'moments'} {clip!r}"
+        mean = self._release(place, point, partial(of, clip=clip), clip, math.prod(shape))
         return mean.reshape(shape), self._plan[place].sigma * clip / self.size
 
     def count_rows(self) -> tuple[float, float]:
         """Return the noisy number of rows that can be used, released once, and its noise's sd."""
-
-        def total(keep: Array | None) -> Array:
-            return np.array([float(self._rows.count(keep=keep))])
-
         place = self._place("count")
-        mean = self._release(place, "count", total, 1.0, 1)
-        return float(mean[0]) * self.size, self._plan[place].sigma
+        mean = self._release(place, "count", self._rows.count, 1.0, 1)
+        return self.size * float(mean[0]), self._plan[place].sigma
 
     def _place(self, name: str) -> int:
         if name not in self._places:
@@ -626,7 +576,7 @@ class Private:
     def noise_variance(self) -> float:
         """``E‖ξ‖²`` of a release's noise, in the metric."""
         size = self.size * self.sample_rate
-        return self.dim * (self.sigma * self.clip / size) ** 2
+        return float(self.dim * (self.sigma * self.clip / size) ** 2)
 
     @property
     def facts(self) -> Facts:
@@ -654,26 +604,22 @@ class Private:
         self._asked = check.whole("asked", state["asked"], 0)
 
     def _release(
-        self, k: int, point: str, total: Callable[[Array | None], Array], clip: float, size: int
+        self, k: int, point: str, total: Callable[..., Any], clip: float, size: int
     ) -> Array:
         """Charge, draw, journal and only then return the noisy mean."""
-        release = self._plan[k]
-        # The journal holds sums over n_nominal.
-        unit = self.n_nominal / self.size
-        made = self.budget.charge(self.name, k, release, point)
-        if made is not None:
-            return made * unit
-        seeded = self._seeded
-        keep = None
-        if release.rate < 1:
-            rows = self._rows.rows
-            keep = draw_rows(rows, release.rate)
-            if seeded is not None:
-                keep = seeded.random(rows) < release.rate
-        noise = draw_noise(size) if seeded is None else seeded.standard_normal(size)
-        noisy = total(keep) + release.sigma * clip * noise
-        mean = noisy / (self.n_nominal * release.rate)
-        return np.asarray(self.budget.enter_release(self.name, k, mean)) * unit
+        release, rows, seeded = self._plan[k], self._rows.rows, self._seeded
+        mean = self.budget.charge(self.name, k, release, point)
+        if mean is None:
+            keep = None
+            if release.rate < 1:
+                shares = draw_uniform(rows) if seeded is None else seeded.random(rows)
+                keep = shares < release.rate
+            noise = draw_noise(size) if seeded is None else seeded.standard_normal(size)
+            noisy = total(keep=keep) + release.sigma * clip * noise
+            # The journal holds sums over n_nominal.
+            mean = noisy / (self.n_nominal * release.rate)
+            mean = self.budget.enter_release(self.name, k, mean)
+        return np.asarray(mean) * (self.n_nominal / self.size)
 
 
 def plan_releases(
@@ -704,17 +650,6 @@ def require_clip(clip: Any) -> float:
     if not 1 / LARGEST <= number <= LARGEST:
         raise ValueError(message("clip", clip, f"from {1 / LARGEST:g} to {LARGEST:g}"))
     return number
-
-
-def require_apart(objective: Any, **public: Any) -> None:
-    """Refuse a public loss that has the private rows themselves."""
-    for name, loss in public.items():
-        if isinstance(objective, GLM) and isinstance(loss, GLM):
-            own, other = objective.design.X, loss.design.X
-            if objective is loss or share_memory(own, other):
-                got = Words("the private rows")
-                remedy = "Metric and clip must follow from public rows: these were published."
-                raise ValueError(message(name, got, "a loss of other, public rows", remedy))
 
 
 class Clipping(NamedTuple):
@@ -760,14 +695,12 @@ def clipping(public: GLM, w: Vector, metric: Any, clip: float = math.inf) -> Cli
 
 def _public_cases(public: GLM, X: Array, w: Vector) -> list[tuple[Array, Array]]:
     """Return possible targets of public rows, and how likely they are."""
-    family = public.family
+    family, n = public.family, len(X)
     if not family.classifier:
-        return [] if public.targets is None else [(public.targets, np.ones(len(X)))]
-    if family.outputs == 1:
-        positive = family.mean(X @ w)
-        return [(np.zeros(len(X)), 1 - positive), (np.ones(len(X)), positive)]
-    p = family.mean(X @ w.reshape(-1, family.outputs))
-    return [(np.full(len(X), c), p[:, c]) for c in range(family.outputs)]
+        return [] if public.targets is None else [(public.targets, np.ones(n))]
+    p = family.mean(X @ w.reshape(-1, family.outputs)).reshape(n, -1)
+    p = np.hstack([1 - p, p]) if family.outputs == 1 else p
+    return [(np.full(n, float(c)), p[:, c]) for c in range(p.shape[1])]
 
 
 def _dense(X: Any, *, intercept: bool) -> Array:
