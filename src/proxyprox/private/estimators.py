@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -199,10 +199,11 @@ class PrivateGLM(LinearModel):
                 got = Words("private ones: both share memory")
                 raise ValueError(message(name, got, "other rows than the private ones", remedy))
         if X_public is None:
-            ready = self._prepare_blind(self._count_columns(X), y_public)
+            self._read_columns(X, public=False)
+            ready = self._prepare_blind(self.n_features_in_, y_public)
         else:
             ready = self._prepare(X_public, y_public)
-            self._check_names(X)
+            self._read_columns(X, public=True)
         setting = ready.setting
         rows = PrivateRows(
             X, y, ready.public.family, intercept=self.fit_intercept, scaling=ready.scaling,
@@ -262,24 +263,10 @@ class PrivateGLM(LinearModel):
 
         return w if excess(1.0) <= 0 else start + brentq(excess, 0.0, 1.0) * (w - start)
 
-    def _count_columns(self, X: Any) -> int:
-        """Return the number of columns of rows whose entries must not be looked at."""
-        shape = getattr(X, "shape", None)
-        if shape is None:
-            lengths = [len(row) for row in X if isinstance(row, (list, tuple))]
-            shape = (0, max(set(lengths), key=lengths.count) if lengths else 0)
-        if len(shape) != 2 or not shape[1]:
-            got = Words("a table without columns")
-            raise ValueError(message("X", got, "two-dimensional, with columns"))
-        columns = list(getattr(X, "columns", ()))
-        if columns and all(isinstance(name, str) for name in columns):
-            self.feature_names_in_ = np.asarray(columns, dtype=object)
-        self.n_features_in_ = int(shape[1])
-        return self.n_features_in_
-
-    def _check_names(self, X: Any) -> None:
-        names = getattr(self, "feature_names_in_", None)
+    def _read_columns(self, X: Any, *, public: bool) -> None:
+        """Note the columns of X, whose entries must not be looked at, or compare them."""
         columns = getattr(X, "columns", None)
+        names = getattr(self, "feature_names_in_", None) if public else None
         if names is not None and columns is None and hasattr(X, "shape"):
             remedy = (
                 "A step before this one has changed X alone: a Pipeline with "
@@ -291,6 +278,19 @@ class PrivateGLM(LinearModel):
             missing = [name for name in columns if name not in set(names)]
             got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
             raise ValueError(message("X", got, "of the public rows' columns, in their order"))
+        if public:
+            return
+        shape = getattr(X, "shape", None)
+        if shape is None:
+            # The usual length, which one row does not change.
+            lengths = Counter(len(row) for row in X if isinstance(row, (list, tuple)))
+            shape = (0, *(length for length, _ in lengths.most_common(1)))
+        if len(shape) != 2 or not shape[1]:
+            got = Words("a table without columns")
+            raise ValueError(message("X", got, "two-dimensional, with columns"))
+        self.n_features_in_ = int(shape[1])
+        if columns is not None and all(isinstance(name, str) for name in columns):
+            self.feature_names_in_ = np.asarray(columns, dtype=object)
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
@@ -374,9 +374,7 @@ class PrivateGLM(LinearModel):
         releases = plan_releases(
             self.epsilon, self.delta, setting.releases, moments=setting.moments, count=PRIVATE.count
         )
-        reach2 = sum(1 / release.sigma**2 for release in releases) * (
-            1 - setting.moments - PRIVATE.count
-        )
+        reach2 = setting.releases / releases[-1].sigma ** 2
         kept = 1.0 if X_public is None else clipping(public, ready.start, metric, ready.clip).kept
         noise = metric.dim * (ready.clip / kept) ** 2 / (reach2 * self.n_nominal)
         effective = self.n_nominal / (1 + noise / max(metric.degrees_of_freedom, 1e-9))
@@ -397,16 +395,14 @@ class PrivateGLM(LinearModel):
         mu = gaussian_mu(check.positive("epsilon", self.epsilon), self.delta)
         require_delta(self.delta, self.n_nominal)
         check.flag("fit_intercept", self.fit_intercept)
-        if self.same_support is not None:
-            check.flag("same_support", self.same_support)
-        if self.bound is not None:
-            check.positive("bound", self.bound)
-        if self.alpha is not None:
-            check.nonnegative("alpha", self.alpha)
-        if self.scale is not None:
-            check.one_of("scale", self.scale, ("public",))
-        if self.data is not None and not isinstance(self.data, str):
-            raise TypeError(message("data", self.data, "text, or None"))
+        optional = {
+            "same_support": check.flag, "bound": check.positive, "alpha": check.nonnegative,
+            "moments": check.below_one, "data": partial(check.instance, kind=str, allowed="text"),
+            "scale": partial(check.one_of, names=("public",)),
+        }  # fmt: skip
+        for name, require in optional.items():
+            if (given := getattr(self, name)) is not None:
+                require(name, given)
         if self.name is not None and self.budget is None:
             remedy = "A name resumes a fit from a budget's file: give one as budget=."
             raise ValueError(message("name", self.name, "None without a budget", remedy))
@@ -416,10 +412,9 @@ class PrivateGLM(LinearModel):
         """Check the arguments and the public rows, and fit those."""
         mu = self._check_arguments()
         try:
-            X = inputs.validate(self, X_public, name="X_public", reset=True)
+            X = inputs.validate(self, X_public, name="X_public", reset=True).astype(np.float64)
         except ValueError as error:
             raise ValueError(f"X_public cannot be used. {error}") from error
-        X = X.astype(np.float64)
         self._check_columns(X)
         self._check_bound(row_norms(X))
         if self.scale is None:
@@ -449,8 +444,7 @@ class PrivateGLM(LinearModel):
             noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
             setting = PRIVATE.labelled(noise, same_support=bool(self.same_support))
             if self.moments is not None:
-                share = check.below_one("moments", self.moments)
-                setting = replace(setting, moments=share)
+                setting = replace(setting, moments=self.moments)
         length = _usual_length(public, start, metric, label_bound)
         return Prepared(setting, public, start, metric, setting.clip * length, scaling, label_bound)
 
@@ -472,8 +466,7 @@ class PrivateGLM(LinearModel):
         noise = metric.degrees_of_freedom / reach
         setting = PRIVATE.label_free(noise, columns, mu, self.n_nominal)
         if self.moments is not None:
-            share = check.below_one("moments", self.moments)
-            setting = replace(setting, moments=share)
+            setting = replace(setting, moments=self.moments)
         clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
         return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
 
@@ -575,10 +568,11 @@ class PrivateGLM(LinearModel):
         return np.asarray(X @ (coef * self.scaling_.spread).T) + constants
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateRegressor(LinearRegressor, PrivateGLM):
     """A regression on private rows; abstract."""
 
-    label_bound: float | None
+    label_bound: float | None = None
 
     def _family(self, y_public: Any) -> tuple[Family, float | None]:
         bound = self.label_bound
@@ -705,7 +699,6 @@ class PrivateRidge(PrivateRegressor):
     array([ 1., -2.,  0.])
     """
 
-    label_bound: float | None = None
     family = Linear()
 
 
@@ -738,7 +731,6 @@ class PrivatePoissonRegressor(PrivateRegressor):
     array([ 1., -1.])
     """
 
-    label_bound: float | None = None
     family = Poisson()
 
 

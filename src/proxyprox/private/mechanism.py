@@ -196,6 +196,8 @@ class PrivateRows:
         for name, given in (("bound", bound), ("label_bound", label_bound)):
             if given is not None:
                 check.positive(name, given)
+        if columns is not None:
+            check.whole("columns", columns)
         scaling = Scaling(bound) if scaling is None else scaling
         check.instance("scaling", scaling, Scaling, "a Scaling")
         X, valid = read_rows(X, columns, scaling)
