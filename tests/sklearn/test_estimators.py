@@ -18,7 +18,7 @@ from sklearn.linear_model import (
     Ridge,
 )
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -28,7 +28,6 @@ from proxyprox.sklearn import (
     ProxyPoissonRegressor,
     ProxyRidge,
     labelled_only,
-    mean_prediction,
 )
 
 QUICK = {"cv": 2}
@@ -178,31 +177,6 @@ def test_pipeline_and_search_route_the_proxy(binary):
     direct = ProxyLogisticRegression(alpha=search.best_params_["fit__alpha"], **QUICK)
     direct.fit(scaler.transform(raw), y[:80], X_proxy=scaler.transform(more))
     np.testing.assert_allclose(search.best_estimator_[-1].coef_, direct.coef_, rtol=1e-10)
-
-
-def test_searches_of_counts_and_amounts(binary):
-    X, _, w = binary
-    y = np.random.default_rng(0).gamma(2.0, np.exp(X @ w / 3) / 2)
-    quick = ProxyGammaRegressor(cv=2)
-    search = GridSearchCV(quick, {"alpha": [0.0, 10.0]}, cv=2, scoring="neg_mean_gamma_deviance")
-    assert search.fit(X[:200], y[:200]).best_params_ == {"alpha": 0.0}
-    assert cross_val_score(quick, X[:200], y[:200], cv=3).min() > 0.1
-
-
-def test_mean_prediction_through_pipelines():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3)) * [1.0, 50.0, 0.01] + 7
-    y = np.where(np.arange(300) % 4 == 0, X[:, 0] + rng.normal(size=300), np.nan)
-    scaler, model = StandardScaler().fit(X), ProxyRidge(**QUICK)
-    want = clone(model).fit(scaler.transform(X), y).mean_prediction(scaler.transform(X[80:]), 0.9)
-    pipeline = make_pipeline(StandardScaler(), model)
-    grid, scoring = {"proxyridge__cv": [2]}, labelled_only("r2")
-    search = GridSearchCV(pipeline, grid, cv=2, scoring=scoring)
-    for outer in (pipeline, make_pipeline(pipeline), search):
-        assert mean_prediction(outer.fit(X, y), X[80:], 0.9) == want
-    assert mean_prediction(pipeline[-1], scaler.transform(X[80:]), 0.9) == want
-    with pytest.raises(TypeError, match="model"):
-        mean_prediction(StandardScaler(), X)
 
 
 @pytest.mark.parametrize("kind", [ProxyLogisticRegression, ProxyRidge])

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import os
 import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 from scipy.special import expit
@@ -213,19 +211,6 @@ def test_marks_and_blanks_are_no_answers(pool):
     assert numbers.spent == 1
 
 
-def test_rows_drawn_under_a_larger_budget_are_not_asked_for(pool, path):
-    X, y = pool
-    budget_of(X, path, budget=20, batch_size=5).run(lambda rows: y[rows])
-    assert len(budget_of(X, path, budget=25, batch_size=5).ask()) == 5
-    spent = budget_of(X, path, budget=20, batch_size=5)
-    assert spent.finished == "The budget of 20 labels is spent."
-    assert len(spent.ask()) == 0
-    some = budget_of(X, path, budget=22, batch_size=5)
-    assert len(some.ask()) == 2
-    some.run(lambda rows: y[rows])
-    assert some.spent == 22
-
-
 def test_answers_are_taken_back_in_turn(pool):
     X, y = pool
     budget = LabelBudget(QUICK, X, budget=6, batch_size=3)
@@ -316,17 +301,6 @@ def test_labels_paid_for_survive_an_error(pool, where):
     with pytest.raises((RuntimeError, ValueError)):
         budget.run(oracle)
     assert len(budget.labels) == (40 if where == "fit" else 20)
-
-
-def test_column_names_are_kept(pool, path):
-    X, y = pool
-    frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(300)[::-1])
-    model = budget_of(frame, path, criterion="uncertainty", budget=30).run(lambda rows: y[rows])
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    model.predict(frame)
-    assert budget_of(X, path, criterion="uncertainty", budget=30).spent == 30
-    frame.columns = [0, "b", "c"]
-    budget_of(frame, budget=30).run(lambda rows: y[rows])
 
 
 # -- the journal ----------------------------------------------------------------------------------
@@ -427,23 +401,6 @@ def test_one_budget_writes_at_a_time(pool, path):
     assert copy.deepcopy(budget_of(X, answers=1)).spent == 1
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_does_not_write(path):
-    budget = LabelBudget(ProxyRidge(), np.eye(20), budget=20, path=path)
-    row = int(budget.ask()[0])
-    child = os.fork()
-    if child == 0:
-        try:
-            budget.tell(row, 1.0)
-        except JournalError:
-            os._exit(7)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-    budget.tell(row, 2.0)
-    assert budget.labels == {row: 2.0}
-
-
 def test_labels_come_back_as_they_were_or_are_refused(pool, path):
     X, _ = pool
     given = [True, 1, 1.5, "é", "\udcff", 2**70]
@@ -457,33 +414,6 @@ def test_labels_come_back_as_they_were_or_are_refused(pool, path):
         with pytest.raises(ValueError, match="labels"):
             budget.tell(int(budget.ask()[0]), [label])
     assert budget.spent == 0
-
-
-def test_damaged_files_are_named_or_harmless(pool, tmp_path, path):
-    X, _ = pool
-    damaged = tmp_path / "damaged.sqlite"
-    budget = budget_of(X, path, answers=8)
-    budget.close()
-    content, rng, named = path.read_bytes(), np.random.default_rng(0), 0
-    for _ in range(40):
-        changed, at = bytearray(content), int(rng.integers(len(content)))
-        match rng.integers(3):
-            case 0:
-                changed[at] ^= 1 << int(rng.integers(8))
-            case 1:
-                del changed[max(at, 1) :]
-            case _:
-                changed[at : at + 64] = rng.bytes(64)
-        damaged.write_bytes(changed)
-        try:
-            with budget_of(X, damaged) as found:
-                assert found.labels == budget.labels
-                assert (found.weights == budget.weights).all()
-        except JournalError as error:
-            named += "damaged.sqlite" in str(error)
-        for leftover in tmp_path.glob("damaged.sqlite*"):
-            leftover.unlink()
-    assert 8 < named < 40
 
 
 STRANGE = [

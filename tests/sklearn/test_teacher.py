@@ -11,7 +11,6 @@ from scipy.special import expit
 from sklearn.metrics import log_loss
 
 from proxyprox.sklearn import (
-    Choice,
     ProxyGammaRegressor,
     ProxyLogisticRegression,
     ProxyPoissonRegressor,
@@ -148,18 +147,6 @@ def test_good_answers_are_imitated_and_opposite_ones_are_not():
     assert (fit.choice_.way, fit.choice_.weight) == ("labels alone", 1.0)
     assert set(fit.choice_.losses) > {"mixed", "fine-tuned", "corrected", "teacher alone"}
     assert fit.score(X, y) >= alone.score(X, y) - 0.01
-
-
-def test_the_choice_is_readable():
-    X, y = linear_rows(noise=0.5)
-    fit = ProxyRidge(cv=3).fit(X[:40], y[:40], X_proxy=X[40:], y_proxy=y[40:] + 0.3 * X[40:, 3])
-    choice, text = fit.choice_, str(fit.choice_)
-    assert text.startswith(choice.way.capitalize())
-    assert all(way in text for way in choice.losses if way != choice.way)
-    assert ("undecided" in text) == bool(choice.rivals)
-    assert choice.errors[choice.way] == 0.0
-    alone = ProxyRidge(alpha=0.0).fit(X[:40], y[:40])
-    assert alone.choice_ == Choice("labels alone", 1.0, {}, {})
 
 
 @pytest.mark.parametrize("flipped", [False, True])

@@ -12,7 +12,7 @@ from proxyprox.sklearn.estimators import (
     ProxyRidge,
 )
 from proxyprox.sklearn.inference import Choice
-from proxyprox.sklearn.inputs import ProxyWarning, labelled_only, mean_prediction
+from proxyprox.sklearn.inputs import ProxyWarning, labelled_only
 from proxyprox.sklearn.labelling import JournalError, LabelBudget
 
 __all__ = [
@@ -26,5 +26,4 @@ __all__ = [
     "ProxyRidge",
     "ProxyWarning",
     "labelled_only",
-    "mean_prediction",
 ]

@@ -24,11 +24,9 @@ from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import AS_NUMBERS, Words, message
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
-from proxyprox.result import Interval
 from proxyprox.sklearn.policy import FITTING
 
 Array = Any
-Check = Callable[[str, Any], Any]
 
 FLOATS = [np.float64, np.float32]
 
@@ -42,18 +40,14 @@ class ProxyWarning(UserWarning):
 
 def settings_of(estimator: Any) -> SimpleNamespace:
     """Return an estimator's parameters, checked; None in place of "auto" and "tuned"."""
-    given = estimator.get_params(deep=False)
-    checked = {name: checks(name, given[name]) for name, checks in CHECKS.items()}
-    return SimpleNamespace(**{**given, **checked})
-
-
-def _word_or(words: Mapping[str, Any], number: Check, name: str, value: Any) -> Any:
-    """Return what a word stands for, or the checked value of what is no word."""
-    if not isinstance(value, str):
-        return number(name, value)
-    if value not in words:
-        raise ValueError(message(name, value, f"a number or {' or '.join(map(repr, words))}"))
-    return words[value]
+    given = SimpleNamespace(**estimator.get_params(deep=False))
+    given.fit_intercept = check.flag("fit_intercept", given.fit_intercept)
+    for name, word, number in (("alpha", "auto", _strengths), ("power", "tuned", _share)):
+        value = getattr(given, name)
+        if isinstance(value, str) and value != word:
+            raise ValueError(message(name, value, f"a number or {word!r}"))
+        setattr(given, name, None if isinstance(value, str) else number(name, value))
+    return given
 
 
 def _share(name: str, value: Any) -> float:
@@ -67,13 +61,6 @@ def _strengths(name: str, value: Any) -> tuple[float, ...]:
     if several and len(value) == 0:
         raise ValueError(message(name, value, "one strength at least"))
     return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
-
-
-CHECKS: dict[str, Check] = {
-    "alpha": partial(_word_or, {"auto": None}, _strengths),
-    "power": partial(_word_or, {"tuned": None}, _share),
-    "fit_intercept": check.flag,
-}
 
 
 # -- labels, and rows without one ---------------------------------------------------------------
@@ -367,53 +354,6 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
-
-
-def mean_prediction(model: Any, X: Any, level: float = 0.95) -> Interval:
-    """Return the mean label over a population, with its interval, from a model in a Pipeline.
-
-    Parameters
-    ----------
-    model : estimator
-        A fitted estimator of this package, or a fitted Pipeline or search whose last step is one.
-    X : array, sparse matrix or DataFrame
-        A sample of the population, as the Pipeline's first step takes it.
-    level : float
-        Coverage, in (0, 1).
-
-    Returns
-    -------
-    Interval
-        What the last step's own ``mean_prediction`` returns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from proxyprox.sklearn import ProxyRidge, mean_prediction
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2))
-    >>> y = np.where(np.arange(500) < 40, X[:, 0] + rng.normal(size=500), np.nan)
-    >>> pipeline = make_pipeline(StandardScaler(), ProxyRidge()).fit(X, y)
-    >>> found = mean_prediction(pipeline, X[40:])
-    >>> found.low < found.estimate < found.high
-    True
-    """
-    while not hasattr(model, "mean_prediction"):
-        steps = getattr(model, "steps", None)
-        if steps:
-            X = model[:-1].transform(X) if len(steps) > 1 else X
-            model = steps[-1][1]
-        elif hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
-        else:
-            allowed = (
-                "a fitted estimator of proxyprox.sklearn, or a Pipeline or search that ends in one"
-            )
-            raise TypeError(message("model", model, allowed))
-    found: Interval = model.mean_prediction(X, level)
-    return found
 
 
 TRANSFORM_BOTH = (
