@@ -1,27 +1,50 @@
-"""How many small changes of the code a folder's tests notice.
+"""How many small changes of the code are noticed by the tests of its folder.
 
-``python benchmarks/mutants.py src/proxyprox/inner/newton.py --tests tests/inner --count 20``
+    python benchmarks/mutants.py                        # 40 mutants of each folder
+    python benchmarks/mutants.py --only inner --count 5
+    python benchmarks/mutants.py --tree ../before --write
 
-A mutant changes one comparison, sum, product, number, truth value, sign or returned value. Each
-runs in a fork in which the libraries are imported already, with the tests of one folder, which
-stop at the first failure. A mutant that takes more than a minute of processor time is caught, too.
+A mutant changes one comparison, sum, product, number, truth value, sign or returned value; which
+places are changed is drawn with a seed. Each mutant runs in a fork in which the libraries are
+imported already, with those test files of its folder that call the changed function, the shortest
+first, and ends at the first failure. One that takes more than ``SECONDS`` of processor time is
+caught, too. ``--write`` records the shares; a run with ``--tree`` adds those of another checkout.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import collections
 import copy
+import json
 import os
 import random
 import resource
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+HOME = Path(__file__).resolve().parent.parent
+RECORD = "docs/results/mutants/mutants.json"
+# Tests of a folder that lie beside it: those of the rules and of the subproblem.
+BESIDE = {"inner": ("tests/test_stopping.py", "tests/test_subproblem.py")}
+# What is changed, and the tests that are to notice.
+FOLDERS = {
+    "run": (
+        ["src/proxyprox/run.py"],
+        ["tests/checkpoint", *(f"tests/test_{x}.py" for x in (
+            "run", "run_state", "minimize", "observers", "result", "convergence", "user_code",
+        ))],
+    ),
+    **{part: ([f"src/proxyprox/{part}"], [f"tests/{part}", *BESIDE.get(part, ())])
+       for part in ("methods", "inner", "problems")},
+}  # fmt: skip
 SWAPS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
     ast.NotEq: ast.Eq, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
@@ -31,29 +54,35 @@ LIBRARIES = (
     "numpy", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats", "array_api_compat", "torch",
     "array_api_compat.torch", "sklearn.linear_model", "pytest",
 )  # fmt: skip
-SECONDS = 60
+SECONDS = 40
 
 
-def sites(tree: ast.AST) -> list[ast.AST]:
-    """Return the places that can be changed, but for annotations and the text of errors."""
-    found: list[ast.AST] = []
+def sites(tree: ast.AST) -> list[tuple[Any, int]]:
+    """Return the places that can be changed, each with the line of its function, or 0.
 
-    def visit(node: ast.AST) -> None:
+    Annotations, the text of errors, and defaults of arguments that only name a choice are left out.
+    """
+    found: list[tuple[Any, int]] = []
+
+    def visit(node: ast.AST, function: int) -> None:
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and not function:
+            first = getattr(node, "decorator_list", [])[:1] or [node]
+            function = first[0].lineno  # type: ignore[attr-defined]
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.Raise):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST):
-                    visit(child)
+                    visit(child, function)
         constant = isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
         compared = isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS
         joined = isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS
         signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub))
         answer = isinstance(node, ast.Return) and node.value is not None
         if constant or compared or joined or signed or answer:
-            found.append(node)
+            found.append((node, function))
 
-    visit(tree)
+    visit(tree, 0)
     return found
 
 
@@ -75,56 +104,123 @@ def change(node: Any) -> None:
         node.value = node.value + 1 if isinstance(node.value, int) else 2 * node.value + 1e-3
 
 
-def is_caught(source: Path, tests: list[str]) -> bool:
-    """Run the tests in a fork, on the package below ``source``."""
+class Calls:
+    """A plugin of pytest: which functions each test file calls, and how long the file takes."""
+
+    def __init__(self, source: Path) -> None:
+        self.source, self.seconds = str(source), collections.Counter[str]()
+        self.files: dict[str, set[str]] = collections.defaultdict(set)
+
+    def pytest_runtest_protocol(self, item: Any) -> None:
+        file = item.nodeid.partition("::")[0]
+        seen = self.files[file]
+        self.now = file, time.process_time()
+
+        def called(frame: Any, event: str, argument: Any) -> None:
+            code = frame.f_code
+            if code.co_filename.startswith(self.source):
+                seen.add(f"{code.co_filename}:{code.co_firstlineno}")
+
+        sys.settrace(called)
+
+    def pytest_runtest_logfinish(self) -> None:
+        sys.settrace(None)
+        file, begun = self.now
+        self.seconds[file] += time.process_time() - begun  # type: ignore[assignment]
+
+
+def in_fork(source: Path, seconds: float, work: Callable[[Any], int]) -> tuple[int, float]:
+    """Call a function in a fork with the package below ``source``; return status and CPU time."""
     sys.dont_write_bytecode = True  # mutants of one second would share it
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     child = os.fork()
     if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
         quiet = os.open(os.devnull, os.O_WRONLY)
         os.dup2(quiet, 1)
         os.dup2(quiet, 2)
-        sys.path.insert(0, str(source))
-        options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
-        os._exit(int(import_module("pytest").main([*options, *tests]) != 0))
-    return os.waitpid(child, 0)[1] != 0
+        sys.path[:0] = [str(source)]
+        os._exit(work(import_module("pytest")))
+    status = os.waitpid(child, 0)[1]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return status, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+OPTIONS = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
+
+
+def mutants(
+    source: Path, modules: list[str], tests: list[str], count: int, seed: int
+) -> Iterator[tuple[bool, float, str]]:
+    """Yield of each mutant whether the tests notice it, its seconds, and what it is."""
+    calls, found = Calls(source), source / "calls.json"
+
+    def as_it_is(pytest: Any) -> int:
+        failed = int(pytest.main([*OPTIONS, *tests], plugins=[calls]))
+        files = {file: sorted(seen) for file, seen in calls.files.items()}
+        found.write_text(json.dumps([files, calls.seconds]))
+        return int(failed != 0)
+
+    if in_fork(source, 600, as_it_is)[0]:
+        sys.exit(f"{tests} fail on the code as it is.")
+    files, seconds = json.loads(found.read_text())
+    order = sorted(files, key=lambda file: seconds[file])
+    paths = [p for name in modules for p in sorted([*Path(name).glob("*.py"), Path(name)])]
+    paths = [path for path in paths if path.suffix == ".py"]
+    trees = {path: ast.parse(path.read_text()) for path in paths}
+    places = [(path, at) for path in paths for at in range(len(sites(trees[path])))]
+    chosen = random.Random(seed).sample(places, min(count, len(places)))
+    for path, at in sorted(chosen):
+        mutant, place = copy.deepcopy(trees[path]), source / path.relative_to("src")
+        node, function = sites(mutant)[at]
+        before = ast.unparse(node)
+        change(node)
+        place.write_text(ast.unparse(mutant))
+        # Line numbers are those of the file as it was.
+        using = [file for file in order if not function or f"{place}:{function}" in files[file]]
+        work = lambda pytest, using=using: int(pytest.main([*OPTIONS, *using]) != 0)  # noqa: E731
+        status, took = in_fork(source, SECONDS, work) if using else (0, 0.0)
+        shutil.copy(path, place)
+        what = f"{path}:{node.lineno}: {before} → {ast.unparse(node)}"
+        yield bool(status), took, what
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("modules", nargs="+", type=Path, help="below src/")
-    parser.add_argument("--tests", nargs="+", required=True)
-    parser.add_argument("--count", type=int, default=20, help="mutants of each module")
+    parser.add_argument("--tree", type=Path, default=HOME, help="another checkout")
+    parser.add_argument("--only", choices=FOLDERS, nargs="+", default=list(FOLDERS))
+    parser.add_argument("--count", type=int, default=40, help="mutants of each folder")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", action="store_true", help=f"write {RECORD}")
     given = parser.parse_args()
     # Libraries import `outcome`, the name of a script beside this one.
     sys.path.remove(str(Path(__file__).resolve().parent))
+    sys.path[:] = [place for place in sys.path if Path(place).resolve() != HOME / "src"]
+    os.chdir(given.tree)
+    sys.path.insert(0, str(given.tree.resolve()))
     for name in LIBRARIES:
         import_module(name)
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "src")
-        shutil.copytree("src", source)
-        if is_caught(source, given.tests):
-            sys.exit("The tests fail on the code as it is.")
-        for module in given.modules:
-            place = source / module.relative_to("src")
-            text = place.read_text()
-            tree = ast.parse(text)
-            places = range(len(sites(tree)))
-            chosen = random.Random(f"{given.seed} {module.name}").sample(
-                places, min(given.count, len(places))
-            )
-            left = []
-            for which in sorted(chosen):
-                mutant = copy.deepcopy(tree)
-                node: Any = sites(mutant)[which]
-                before = ast.unparse(node)
-                change(node)
-                place.write_text(ast.unparse(mutant))
-                if not is_caught(source, given.tests):
-                    left.append(f"  {module}:{node.lineno}: {before} → {ast.unparse(node)}")
-            place.write_text(text)
-            print(f"{module}: {len(left)} of {len(chosen)} survive", *left, sep="\n", flush=True)
+    rows: list[dict[str, Any]] = []
+    for folder in given.only:
+        left, total, number = [], 0.0, 0
+        with tempfile.TemporaryDirectory() as temporary:
+            source = Path(temporary).resolve() / "src"
+            shutil.copytree("src", source)
+            for caught, took, what in mutants(source, *FOLDERS[folder], given.count, given.seed):
+                number, total = number + 1, total + took
+                left += [] if caught else [what]
+        print(f"{folder}: {len(left)} of {number} survive, {total:.0f} s", *left, sep="\n  ",
+              flush=True)  # fmt: skip
+        row = {"folder": folder, "mutants": number, "survive": len(left), "survivors": left}
+        rows.append({"tree": given.tree.name if given.tree != HOME else "this", **row})
+    if given.write:
+        os.chdir(HOME)
+        from experiments.records import write_record
+
+        known = json.loads(Path(RECORD).read_text()) if Path(RECORD).exists() else []
+        done = {(row["tree"], row["folder"]) for row in rows}
+        rows = [row for row in known if (row["tree"], row["folder"]) not in done] + rows
+        write_record(RECORD, rows, measures=[name for part in FOLDERS.values() for name in part[0]])
 
 
 if __name__ == "__main__":
