@@ -22,11 +22,11 @@ import typer
 
 import proxyprox as pp
 from experiments.report.summary import write_json
+from experiments.rollouts import Antithetic
 from experiments.shared import guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.simulation import (
-    Antithetic,
     LinearPolicy,
     MuJoCoSystem,
     Parameter,

@@ -15,15 +15,14 @@ import typer
 
 import proxyprox as pp
 from experiments.records import write_record
+from experiments.rollouts import Antithetic, NetworkPolicy
 from experiments.shared import guarded, start
 from proxyprox._util.extras import require
 from proxyprox.simulation import (
-    Antithetic,
     GymnasiumRobot,
     Limits,
     LinearPolicy,
     MuJoCoSystem,
-    NetworkPolicy,
     Policy,
     RolloutObjective,
     SimulatorProxy,

@@ -8,6 +8,7 @@ from proxyprox.simulation import (
     LinearPolicy,
     Parameter,
     RolloutObjective,
+    RolloutRequest,
     SimulatedRobot,
     SimulatorProxy,
     Task,
@@ -40,6 +41,19 @@ def resets(rng, n):
 
 def features(x, t):
     return np.hstack([x, np.sin(0.2 * np.asarray(t, dtype=float))[:, None]])
+
+
+class Pair:
+    """An estimator of the user's own: two perturbed policies, and their costs alone."""
+
+    biased, rollouts = False, 2
+
+    def requests(self, task, w, seeds):
+        return [RolloutRequest(task, w + 0.1 * side, int(seeds[0])) for side in (1, -1)]
+
+    def gradient(self, task, w, requests, answers):
+        one, other = map(task.total, answers)
+        return np.full(len(w), (one - other) / 0.2)
 
 
 class Counted:

@@ -15,6 +15,7 @@ from proxyprox.simulation import (
     tune,
 )
 from proxyprox.simulation.comparison import Evidence, Observed
+from proxyprox.simulation.tuning import observed as seen_of
 from tests.simulation.cart_world import World
 
 
@@ -157,7 +158,7 @@ def test_luck_is_not_taken_for_a_gain():
         target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy))
         tuned = tune(target, world.proxy, start, rollouts=14, inner_steps=1, rng=seed)
         kept.append(np.array_equal(tuned.w, start))
-        seen = target.observed(world.proxy, [start], since=0)
+        seen = seen_of(target, world.proxy, [start], since=0)
         lowest.append(np.array_equal(min(seen, key=lambda one: one.mean).w, start))
         assert target.ledger.rollouts <= 14
     assert np.mean(lowest) < np.mean(kept)

@@ -4,16 +4,13 @@ import numpy as np
 import pytest
 
 from proxyprox.simulation import (
-    Antithetic,
     FunctionSystem,
     Limits,
     LinearPolicy,
     MuJoCoSystem,
-    NetworkPolicy,
     Policy,
     RolloutError,
     RolloutObjective,
-    SimulatedRobot,
     SimulatorProxy,
     Task,
     Trajectory,
@@ -35,7 +32,6 @@ def own_tanh(w, x, t):
 POLICIES = {
     "linear": LinearPolicy(features, 3, 1),
     "based": LinearPolicy(features, 3, 1, base=lambda x, t: -np.sin(x[:, :1])),
-    "network": NetworkPolicy((2, 3, 1), scale=2.0),
     "own": Policy(own_tanh, 3, 1),
 }
 
@@ -104,23 +100,6 @@ def test_the_trajectory_adjoint_has_the_bias_that_it_says(world):
     system = SimulatorProxy(world.task, cart(0.7, 0.4), resets)
     right = target.with_estimator(TrajectoryAdjoint(system)).gradient(w, batch)
     np.testing.assert_allclose(right, exact, rtol=1e-4)
-
-
-@pytest.mark.parametrize("orthogonal", [True, False])
-def test_antithetic_gradients_are_those_along_their_directions(orthogonal):
-    # One step: the cost is quadratic in w, so that differences along directions are exact.
-    task = Task(LinearPolicy(lambda x, t: x, 2, 1), 1, lambda x, u, t: (u[:, 0] - 1) ** 2)
-    robot = SimulatedRobot(FunctionSystem(lambda x, u: x, 2, 1), np.array([[1.0, 2.0]]))
-    w, batch = np.array([0.3, -0.2]), np.arange(6)
-    target = RolloutObjective(task, robot, Antithetic(3, 0.5, orthogonal))
-    ends = np.array([one.w for one in target.requests(w, batch)])
-    directions = (ends[::2] - w) / 0.5
-    np.testing.assert_allclose(ends[1::2], w - 0.5 * directions)
-    exact = 2 * (w @ [1.0, 2.0] - 1) * np.array([1.0, 2.0])
-    found = target.gradient(w, batch)
-    np.testing.assert_allclose(found, (directions @ exact) @ directions / 3)
-    assert (abs(directions[0] @ directions[1]) < 1e-12) == orthogonal
-    assert not target.biased
 
 
 def test_states_that_the_robot_hides_are_refused_or_estimated(world):

@@ -7,7 +7,6 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.simulation import (
-    Antithetic,
     FunctionSystem,
     GuardedProxyProx,
     GymnasiumRobot,
@@ -24,7 +23,7 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
-from tests.simulation.cart_world import Counted, World, cart, cost, resets
+from tests.simulation.cart_world import Counted, Pair, World, cart, cost, resets
 
 W = np.array([-0.6, -0.5, 0.1])
 BATCH = np.array([1, 2])
@@ -52,7 +51,7 @@ def test_costs_that_the_robot_measured_are_kept(world, tmp_path):
     def priced(request):
         return replace(world.robot(request), costs=np.full(20, 0.5), final=1.0)
 
-    estimator = Antithetic(1, 0.1)
+    estimator = Pair()
     first = RolloutObjective(world.task, priced, estimator, journal=tmp_path / "j")
     assert first.value_and_gradient(W, BATCH)[0] == 11.0
     again = RolloutObjective(
@@ -140,7 +139,7 @@ def test_mistakes_are_found_before_a_rollout(world, tmp_path):
     with pytest.raises(RolloutError, match="without states"):
         RolloutObjective(world.task, blind, TrajectoryAdjoint(world.proxy))
     with pytest.raises(ValueError, match="identify"):
-        tune(RolloutObjective(world.task, blind, Antithetic(1, 0.1)), world.proxy, rollouts=4,
+        tune(RolloutObjective(world.task, blind, Pair()), world.proxy, rollouts=4,
              identify=True)  # fmt: skip
     tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=2, identify=True,
          checkpoint=tmp_path / "run")  # fmt: skip
@@ -169,7 +168,7 @@ def test_gymnasium_environments_say_whether_they_show_states():
         assert not GymnasiumRobot(env).shows_states
         shown = GymnasiumRobot(env, state=lambda e: e.unwrapped.state)
         task = Task(LinearPolicy(lambda x, t: x, 3, 1), 4)
-        request = RolloutObjective(task, shown, Antithetic(1, 0.1)).requests(np.zeros(3), BATCH)[0]
+        request = RolloutObjective(task, shown, Pair()).requests(np.zeros(3), BATCH)[0]
         assert shown.shows_states
         assert shown(request).states.shape == (5, 2)
 

@@ -10,7 +10,6 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.simulation import (
-    Antithetic,
     Limits,
     LinearPolicy,
     RobotError,
@@ -24,7 +23,7 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
-from tests.simulation.cart_world import World
+from tests.simulation.cart_world import Pair, World
 
 W = np.array([-0.6, -0.5, 0.1])
 BATCH = np.arange(1, 5)
@@ -268,7 +267,7 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
 
     def target(robot, **changes):
         task = replace(world.task, **changes)
-        estimator = Antithetic(1, 0.1)
+        estimator = Pair()
         return RolloutObjective(task, robot, estimator, journal=tmp_path / "j")
 
     for bad, word in ((wrong, "KeyError"), (lambda x, u, t: np.nan * t, "costs")):
@@ -291,41 +290,16 @@ def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
 
     w = W.copy()
     with pytest.raises(RobotError, match="read-only"):
-        RolloutObjective(world.task, greedy, Antithetic(1, 0.1)).gradient(w, BATCH[:2])
+        RolloutObjective(world.task, greedy, Pair()).gradient(w, BATCH[:2])
     np.testing.assert_array_equal(w, W)
     for wrong in (np.zeros(5), W * np.nan):
         with pytest.raises(ValueError, match="w "):
             world.target().evaluate(wrong, 2)
     assert world.robot.count == 0
     with pytest.raises(TypeError, match="robot"):
-        RolloutObjective(world.task, SimulatedRobot, Antithetic(1, 0.1))
+        RolloutObjective(world.task, SimulatedRobot, Pair())
     with pytest.raises(TypeError, match="request"):
         world.target().record("first", None)
-
-
-def test_simulated_rollouts_are_counted_once_in_every_ledger(tmp_path):
-    def run(rollouts, fail_at=()):
-        world = World()
-        world.robot.fail_at = set(fail_at)
-        target = world.target(journal=tmp_path / f"j{rollouts}")
-        given = {"rollouts": rollouts, "identify": True, "checkpoint": tmp_path / f"run{rollouts}"}
-        return target, world.proxy, lambda: tune(target, world.proxy, **given)
-
-    target, proxy, start = run(2)
-    whole = start().ledger
-    assert target.ledger == whole
-    counted = proxy.simulated.rollouts, proxy.simulated.steps
-    assert (whole.simulated, whole.simulated_steps) == counted
-    target, _, start = run(4, fail_at=[4])
-    with pytest.raises(pp.OracleError):
-        start()
-    saved = target.ledger.simulated
-    target, proxy, start = run(4)
-    again = start().ledger
-    assert target.ledger == again
-    # What the new process did again, to get where the checkpoint was, counts once.
-    assert proxy.simulated.rollouts < again.simulated
-    assert saved < again.simulated
 
 
 class Plant:
@@ -382,14 +356,14 @@ NAN = np.full(3, np.nan)
     ],
 )
 def test_environments_that_go_wrong_are_named(parts, word):
-    target = RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
+    target = RolloutObjective(PLAIN, Plant(**parts), Pair())
     with pytest.raises(RolloutError, match=word):
         target.gradient(np.ones(3), BATCH[:2])
     assert target.ledger.rollouts == 1
 
 
 def test_arrays_that_an_environment_fills_again_are_copied():
-    target = RolloutObjective(PLAIN, Plant(), Antithetic(1, 0.1))
+    target = RolloutObjective(PLAIN, Plant(), Pair())
     one = target.collect(np.ones(3), BATCH[:2])[0]
     np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
     assert np.all(one.actions[1:] != 0)
@@ -401,14 +375,14 @@ def test_an_environment_that_ends_early_or_returns_nan_costs_its_worst():
 
     task = replace(PLAIN, limits=Limits(worst=7.0))
     for plant in (Plant(ends=2), Plant(show=nan_at_three)):
-        target = RolloutObjective(task, plant, Antithetic(1, 0.1))
+        target = RolloutObjective(task, plant, Pair())
         found = target.evaluate(np.ones(3), 1)
         assert found == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
 
 
 def test_an_environment_that_hung_makes_one_rollout_at_a_time():
     env = Plant(hangs=3)
-    target = RolloutObjective(PLAIN, env, Antithetic(1, 0.1), timeout=0.5)
+    target = RolloutObjective(PLAIN, env, Pair(), timeout=0.5)
     with pytest.raises(RobotError, match="did not answer"):
         target.gradient(np.zeros(3), BATCH[:2])
     target.timeout = 30.0
@@ -424,4 +398,4 @@ def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
     actions = [spaces.Discrete(2), spaces.MultiDiscrete([3]), spaces.MultiBinary(1)]
     for parts in (inputs, {"shape": ()}, *({"action_space": space} for space in actions)):
         with pytest.raises(TypeError, match=r"_space|box"):
-            RolloutObjective(PLAIN, Plant(**parts), Antithetic(1, 0.1))
+            RolloutObjective(PLAIN, Plant(**parts), Pair())

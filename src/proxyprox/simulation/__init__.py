@@ -18,10 +18,11 @@
 (True, 8)
 """
 
-from proxyprox.simulation.journal import RolloutBudget, RolloutJournal, RolloutLedger
 from proxyprox.simulation.objective import (
-    Antithetic,
     Evaluation,
+    RolloutBudget,
+    RolloutJournal,
+    RolloutLedger,
     RolloutObjective,
     TrajectoryAdjoint,
 )
@@ -34,7 +35,6 @@ from proxyprox.simulation.robots import (
 from proxyprox.simulation.rollouts import (
     Limits,
     LinearPolicy,
-    NetworkPolicy,
     Policy,
     RobotError,
     RolloutBudgetError,
@@ -48,7 +48,6 @@ from proxyprox.simulation.systems import FunctionSystem, MuJoCoSystem, Parameter
 from proxyprox.simulation.tuning import GuardedProxyProx, Tuned, tune
 
 __all__ = [
-    "Antithetic",
     "Evaluation",
     "FunctionSystem",
     "GuardedProxyProx",
@@ -57,7 +56,6 @@ __all__ = [
     "Limits",
     "LinearPolicy",
     "MuJoCoSystem",
-    "NetworkPolicy",
     "Parameter",
     "Policy",
     "RobotError",

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
+from proxyprox._util.journal import Event, Journal
 from proxyprox._util.signals import critical, ending_signals
 from proxyprox._util.validation import Words, message
 from proxyprox.problems.protocols import Facts
-from proxyprox.simulation.comparison import Observed
-from proxyprox.simulation.journal import (
-    RolloutBudget,
-    RolloutJournal,
-    RolloutLedger,
-    SimulationCount,
-)
-from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.robots import GymnasiumRobot, ask_robot
 from proxyprox.simulation.rollouts import (
     Array,
@@ -40,6 +36,221 @@ REMEDY = (
     "Gradients through a simulator need the full state: give the robot a state function, "
     "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
 )
+
+
+@dataclass(frozen=True)
+class RolloutLedger:
+    """Counts of what a robot has done.
+
+    Attributes
+    ----------
+    rollouts : int
+        Real rollouts that were started, those without an answer included, evaluations not.
+    steps : int
+        Their control steps.
+    seconds : float
+        Their seconds, as the robot tells them.
+    aborted : int
+        Those of them that ended early.
+    unanswered : int
+        Those that were started and never answered: the robot or this process died.
+    evaluations : int
+        Real rollouts that only measured.
+    """
+
+    rollouts: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    aborted: int = 0
+    unanswered: int = 0
+    evaluations: int = 0
+
+    def as_dict(self) -> dict[str, float]:
+        """Return the counts as a plain dictionary."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {count:,.6g}" for name, count in asdict(self).items() if count)
+
+
+@dataclass(frozen=True)
+class RolloutBudget:
+    """Limits on the columns of a :class:`RolloutLedger`.
+
+    All are checked before a rollout starts. Rollouts, their steps and evaluations are known ahead,
+    so those limits are never exceeded; of seconds and aborted ones the rollout that reaches the
+    limit is the last. A rollout counts when it starts, whether it is answered or not.
+
+    Examples
+    --------
+    >>> RolloutBudget(rollouts=20, aborted=2).rollouts
+    20
+    """
+
+    rollouts: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    aborted: int | None = None
+    evaluations: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check that each is positive."""
+        for name, limit in vars(self).items():
+            if limit is not None:
+                check.positive(f"RolloutBudget.{name}", limit, "Leave it out for no limit.")
+
+    def require(self, ledger: RolloutLedger, ahead: dict[str, int]) -> None:
+        """Refuse what would exceed a limit."""
+        for name, limit in vars(self).items():
+            measuring = "evaluations" in ahead and name in ("rollouts", "steps", "seconds")
+            if limit is None or measuring:
+                continue
+            used, coming = getattr(ledger, name), ahead.get(name, 0)
+            if used + coming > limit or (not coming and used >= limit):
+                raise RolloutBudgetError(
+                    f"The budget of {name} is spent: {used:g} of {limit:g}, and the next rollout "
+                    f"takes {coming or 'more'}. Nothing was started."
+                )
+
+
+@dataclass
+class _Rollout:
+    """One question of the journal: the events of its attempts and of its answer."""
+
+    evaluation: bool
+    started: list[int] = field(default_factory=list)
+    answer: int | None = None
+    steps: int = 0
+    seconds: float = 0.0
+    aborted: bool = False
+
+    @property
+    def unanswered(self) -> int:
+        return len(self.started) - (self.answer is not None)
+
+
+class RolloutJournal:
+    """Every rollout that was started and every answer, in an SQLite file or in memory.
+
+    An answer is on disk before anything uses it. A question that was answered is never asked
+    again: a run that was killed is resumed without a new rollout, but for those that were under
+    way. A file that is damaged is refused; one that was put back from an older copy is not noticed.
+
+    Parameters
+    ----------
+    path : path-like, optional
+        The file; without one the journal lives in memory.
+    task : str
+        What the rollouts are of. A file of another task is refused.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None, task: str = "") -> None:
+        self.path = None if path is None else Path(check.file_path("journal", path)).absolute()
+        self._rollouts: dict[str, _Rollout] = {}
+        self._notes: dict[str, int] = {}
+        self._task = ""
+        first = [Event("task", content={"task": task})]
+        self._journal = Journal(
+            self.path, "rollout journal", RolloutError, self._replay, first=first
+        )
+        if self._task != task:
+            text = f"journal {self.path} is of another task ({self._task}, not {task})"
+            raise RolloutError(f"{text}. Choose another.")
+
+    def _replay(self, event: Event) -> None:
+        content = event.content
+        match event.kind:
+            case "task":
+                self._task = content["task"]
+            case "start":
+                one = self._rollouts.setdefault(event.key, _Rollout(content["evaluation"]))
+                one.started = [*dict.fromkeys([*one.started, event.number])]
+            case "answer":
+                one, one.answer = self._rollouts[event.key], event.number
+                one.steps, one.seconds = content["steps"], content["seconds"]
+                one.aborted = content["aborted"]
+            case "note":
+                self._notes.setdefault(event.key, event.number)
+            case _:
+                raise ValueError(event.kind)
+
+    def start(self, request: RolloutRequest) -> None:
+        """Enter that a rollout begins; one more for each attempt."""
+        w = np.asarray(request.w, float).tobytes()
+        with self._journal.transaction() as append:
+            append("start", request.id, {"evaluation": bool(request.evaluation)}, w)
+
+    def knows(self, request: RolloutRequest) -> bool:
+        """Tell whether a rollout was started, with or without an answer."""
+        with self._journal.transaction():
+            return request.id in self._rollouts
+
+    def answer(self, request: RolloutRequest, trajectory: Trajectory) -> None:
+        """Enter an answer; a second one is refused."""
+        content = {"steps": len(trajectory.actions), "seconds": float(trajectory.seconds)}
+        content["aborted"] = bool(trajectory.aborted)
+        with self._journal.transaction() as append:
+            known = self._rollouts.get(request.id)
+            if known is None or known.answer is not None:
+                what = "was answered already" if known else "was never asked"
+                raise RolloutError(
+                    f"The rollout {request.id} {what}: the first answer counts. Answer each "
+                    "request once, by its id."
+                )
+            append("answer", request.id, content, trajectory.to_bytes(), known.started[-1])
+
+    def find(self, request: RolloutRequest) -> Trajectory | None:
+        """Return the answer to a request, if there is one."""
+        with self._journal.transaction():
+            known = self._rollouts.get(request.id)
+            if known is None or known.answer is None:
+                return None
+            return Trajectory.from_bytes(self._data([known.answer])[0])
+
+    def answered(self) -> list[tuple[Array, Trajectory]]:
+        """Return the parameters and trajectories of all rollouts, evaluations left out.
+
+        As they are stored: without the costs that are the task's to compute.
+        """
+        with self._journal.transaction():
+            kept = [one for one in self._rollouts.values() if one.answer and not one.evaluation]
+            points = self._data([one.started[0] for one in kept])
+            answers = self._data([one.answer or 0 for one in kept])
+        pairs = zip(points, answers, strict=True)
+        return [(np.frombuffer(w), Trajectory.from_bytes(data)) for w, data in pairs]
+
+    def _data(self, numbers: list[int]) -> list[bytes]:
+        return [event.data or b"" for event in self._journal.read(numbers)]
+
+    def ledger(self) -> RolloutLedger:
+        """Return what was paid."""
+        with self._journal.transaction():
+            real = [one for one in self._rollouts.values() if not one.evaluation]
+            measured = [one for one in self._rollouts.values() if one.evaluation]
+        return RolloutLedger(
+            sum(len(one.started) for one in real), sum(one.steps for one in real),
+            sum((one.seconds for one in real), 0.0), sum(one.aborted for one in real),
+            sum(one.unanswered for one in real), sum(len(one.started) for one in measured),
+        )  # fmt: skip
+
+    def empty(self) -> bool:
+        """Tell whether no run has ever used it."""
+        with self._journal.transaction():
+            return not (self._rollouts or self._notes)
+
+    def remember(self, name: str, make: Callable[[], Array]) -> Array:
+        """Return an array that was made once; a resumed run gets the same bits."""
+        with self._journal.transaction():
+            known = self._data([self._notes[name]]) if name in self._notes else []
+        if known:
+            return np.load(io.BytesIO(known[0]), allow_pickle=False)
+        with io.BytesIO() as file:
+            np.save(file, np.asarray(make()), allow_pickle=False)
+            content = file.getvalue()
+        with self._journal.transaction() as append:
+            if name not in self._notes:
+                append("note", name, data=content)
+        return self.remember(name, make)
 
 
 Requests = Sequence[RolloutRequest]
@@ -60,73 +271,6 @@ class Estimator(Protocol):
 
     def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the gradient of the mean cost."""
-
-
-@dataclass(frozen=True)
-class Antithetic:
-    """Evolution strategies: ``(c(w + σε) − c(w − σε)) ε / (2σ)``, averaged over directions.
-
-    Unbiased for the smoothed cost ``E c(w + σε)``. It needs costs alone, and many of them.
-
-    Parameters
-    ----------
-    pairs : int
-        Directions of a gradient; each takes two rollouts.
-    sigma : float
-        Length of the perturbation of a parameter.
-    orthogonal : bool
-        Make directions orthogonal, in blocks of as many as there are parameters.
-
-    Examples
-    --------
-    >>> Antithetic(pairs=20, sigma=0.4).rollouts
-    40
-    """
-
-    pairs: int
-    sigma: float
-    orthogonal: bool = True
-    biased: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the numbers."""
-        check.whole("pairs", self.pairs)
-        check.positive("sigma", self.sigma)
-        check.flag("orthogonal", self.orthogonal)
-
-    @property
-    def rollouts(self) -> int:
-        """Rollouts of one gradient."""
-        return 2 * self.pairs
-
-    def directions(self, dim: int, seeds: Array) -> Array:
-        """Return the directions of a batch, one a row."""
-        rng = np.random.default_rng([int(seeds[0]), 2])
-        blocks = []
-        for at in range(0, self.pairs, dim if self.orthogonal else self.pairs):
-            count = min(self.pairs - at, dim) if self.orthogonal else self.pairs
-            drawn = rng.standard_normal((count, dim))
-            if self.orthogonal:
-                # Of a Gaussian's rows only the angles change.
-                rows = np.linalg.qr(rng.standard_normal((dim, dim)))[0][:count]
-                drawn = rows * np.linalg.norm(drawn, axis=1, keepdims=True)
-            blocks.append(drawn)
-        return np.concatenate(blocks)
-
-    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
-        """Return both ends of every direction, on one seed each pair."""
-        return [
-            RolloutRequest(task, w + sign * self.sigma * direction, int(seed))
-            for direction, seed in zip(self.directions(len(w), seeds), seeds[::2], strict=True)
-            for sign in (1.0, -1.0)
-        ]
-
-    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
-        """Return the mean over directions."""
-        costs = np.array([task.total(one) for one in answers]).reshape(-1, 2)
-        moved = np.stack([request.w for request in requests[::2]]) - w
-        weights = (costs[:, 0] - costs[:, 1]) / (2 * self.sigma**2)
-        return weights @ moved / self.pairs
 
 
 @dataclass(frozen=True)
@@ -279,7 +423,6 @@ class RolloutObjective:
         about = f"{task.dim} parameters, {task.policy.actions} actions, {task.horizon} steps"
         own = isinstance(journal, RolloutJournal)
         self.journal = journal if own else RolloutJournal(journal, about)
-        self.watch(getattr(estimator, "simulator", None))
 
     def with_estimator(self, estimator: Any) -> RolloutObjective:
         """Return the same robot and journal with another estimator."""
@@ -525,72 +668,19 @@ class RolloutObjective:
 
     @property
     def ledger(self) -> RolloutLedger:
-        """What the robot and its simulators have done, an earlier process included."""
+        """What the robot has done, for an earlier process as well."""
         return self.journal.ledger()
-
-    def watch(self, proxy: Any) -> None:
-        """Have the ledger count what a proxy simulates; the estimator's simulator is counted."""
-        count = getattr(proxy, "simulated", None)
-        if isinstance(count, SimulationCount):
-            self.journal.watch(count)
 
     def trajectories(self) -> list[Trajectory]:
         """Return all rollouts that were paid for, for :meth:`SimulatorProxy.fit`."""
         return [self.task.checked(one) for _, one in self.journal.answered()]
 
-    def observed(
-        self, simulator: Any, points: Sequence[Vector], since: int | None = None
-    ) -> list[Observed]:
-        """Return the costs of policies that were run, evaluations left out.
-
-        Parameters
-        ----------
-        simulator : SimulatorProxy
-            Says what each rollout should have cost from where it began, and from where the others
-            did.
-        points : sequence of arrays
-            Which policies.
-        since : int, optional
-            And all of those that were first run after this many rollouts.
-        """
-        wanted = {np.asarray(w, dtype=np.float64).tobytes() for w in points}
-        rollouts: dict[bytes, list[Trajectory]] = {}
-        for number, (w, one) in enumerate(self.journal.answered()):
-            key = w.tobytes()
-            late = since is not None and number >= since and key not in rollouts
-            if late or key in wanted:
-                wanted.add(key)
-                rollouts.setdefault(key, []).append(self.task.checked(one))
-        firsts = {key: [self._first_state(one) for one in made] for key, made in rollouts.items()}
-        every = [state for states in firsts.values() for state in states]
-        known, found = all(state is not None for state in every), []
-        for key, made in rollouts.items():
-            w, expected = np.frombuffer(key), np.zeros(len(made))
-            if known:
-                expected = simulator.excess(
-                    w, np.stack(firsts[key]), np.stack(every[-TUNING.resets :])
-                )
-            costs = np.array([self.task.total(one) for one in made])
-            begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
-            found.append(Observed(w, costs, expected, begun))
-        return found
-
-    def _first_state(self, one: Trajectory) -> Array:
-        """Return where a rollout began; None if that is not known."""
-        estimate = getattr(self.estimator, "with_states", None)
-        states = one.states if estimate is None else estimate(one).states
-        return None if states is None else states[0]
-
     def __repr__(self) -> str:
         return f"RolloutObjective({self.gradient_source})"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how much the journal must hold, and what was simulated."""
-        ledger = self.ledger
-        return {
-            "rollouts": ledger.rollouts,
-            "simulated": [ledger.simulated, ledger.simulated_steps],
-        }
+        """Return how much the journal must hold."""
+        return {"rollouts": self.ledger.rollouts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume; a journal that lacks rollouts of the saved run is refused."""
@@ -600,4 +690,3 @@ class RolloutObjective:
                 f"{self.journal.ledger().rollouts}: they would be made again. Give the journal "
                 "that it began with."
             )
-        self.journal.resume_simulated(*state["simulated"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import queue
 import threading
 import time
@@ -52,30 +53,28 @@ def ask_robot(
     if timeout is None:
         yield from _answers(robot, requests)
         return
-    came: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
-    taken = threading.Semaphore(0)
+    came: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def work() -> None:
         try:
             for one in _answers(robot, requests):
-                came.put(("answer", one))
-                # A robot may fill the same arrays again: not before they were read.
-                taken.acquire()
+                # A robot may fill the same arrays again.
+                came.put((copy.deepcopy(one), None))
                 if requests[0].withdrawn:
                     return
-            came.put(("end", None))
+            came.put((came, None))
         # Whatever it is, it is raised where the answer is waited for.
         except BaseException as error:
-            came.put(("error", error))
+            came.put((None, error))
 
-    seconds = timeout * len(requests)
-    until, number, kind = time.monotonic() + seconds, 0, ""
+    seconds, number = timeout * len(requests), 0
+    until = time.monotonic() + seconds
     threading.Thread(target=work, daemon=True, name="robot").start()
     try:
         while True:
+            left = until - time.monotonic()
             try:
-                left = until - time.monotonic()
-                kind, what = came.get(timeout=min(max(left, 0.0), LOOK_UP))
+                one, error = came.get(timeout=min(max(left, 0.0), LOOK_UP))
             except queue.Empty:
                 if left > 0:
                     continue
@@ -88,21 +87,15 @@ def ask_robot(
                     "again when the run is repeated; a late answer is dropped. The rollouts before "
                     "are kept."
                 ) from None
-            if kind == "error":
-                raise what
-            if kind == "end":
+            if error is not None:
+                raise error
+            if one is came:
                 return
             number += 1
-            left = until - time.monotonic()
-            yield what
-            # What is done with an answer is not the robot's time.
-            until = time.monotonic() + max(left, LOOK_UP)
-            taken.release()
+            yield one
     finally:
-        if kind not in ("error", "end"):
-            for request in requests:
-                request.withdraw()
-            taken.release()
+        for request in requests:
+            request.withdraw()
 
 
 def _answers(robot: Any, requests: Sequence[RolloutRequest]) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -169,80 +169,6 @@ class LinearPolicy(Policy):
         slopes = np.einsum("ij,nk->nijk", np.eye(self.actions), self._features(observations, t))
         own = slopes.reshape(len(observations), self.actions, self.dim)
         return own, self.observation_jacobian(w, observations, t)
-
-
-class NetworkPolicy(Policy):
-    """A small tanh network, ``a = scale · (W_2 tanh(W_1 o + b_1) + b_2)`` with any hidden layers.
-
-    Parameters
-    ----------
-    sizes : sequence of int
-        Entries of an observation, of the hidden layers and of an action.
-    scale : float
-        Of the actions.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> policy = NetworkPolicy((4, 8, 1))
-    >>> policy.dim, policy.act(policy.start(0)[None], np.zeros((3, 4)), np.zeros(3)).shape
-    (49, (3, 1))
-    """
-
-    def __init__(self, sizes: Sequence[int], scale: float = 1.0) -> None:
-        given = check.as_list("sizes", sizes, "a list of whole numbers")
-        self.sizes = tuple(check.whole("sizes", size) for size in given)
-        if len(self.sizes) < 2:
-            raise ValueError(message("sizes", sizes, "those of observations and actions at least"))
-        self.scale = check.positive("scale", scale)
-        dim = sum((a + 1) * b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
-        super().__init__(self._evaluate, dim, self.sizes[-1])
-
-    def start(self, seed: int) -> Array:
-        """Return random weights of the usual size, biases and the last layer's weights small."""
-        rng, layers = np.random.default_rng(seed), []
-        for a, b in zip(self.sizes, self.sizes[1:], strict=False):
-            weights = rng.normal(size=(b, a + 1)) / math.sqrt(a)
-            weights[:, -1] = 0.0
-            layers.append(weights)
-        layers[-1] *= 0.1
-        return np.concatenate([layer.ravel() for layer in layers])
-
-    def _layers(self, w: Array) -> list[Array]:
-        """Return the layers' weights, the bias in the last column, with w's leading axis."""
-        found, at = [], 0
-        for a, b in zip(self.sizes, self.sizes[1:], strict=False):
-            found.append(w[:, at : at + b * (a + 1)].reshape(len(w), b, a + 1))
-            at += b * (a + 1)
-        return found
-
-    def _forward(self, w: Array, observations: Array) -> list[Array]:
-        """Return the activations of every layer, the observations first."""
-        layers, kept = self._layers(w), [observations]
-        for depth, layer in enumerate(layers):
-            if len(w) == 1:
-                made = kept[-1] @ layer[0, :, :-1].T + layer[0, :, -1]
-            else:
-                made = np.einsum("nij,nj->ni", layer[:, :, :-1], kept[-1]) + layer[:, :, -1]
-            kept.append(np.tanh(made) if depth < len(layers) - 1 else made)
-        return kept
-
-    def _evaluate(self, w: Array, observations: Array, t: Array) -> Array:
-        return self.scale * self._forward(w, observations)[-1]
-
-    def jacobians(self, w: Array, observations: Array, t: Array) -> tuple[Array, Array]:
-        """Return both derivatives by back-propagation."""
-        kept, layers = self._forward(w[None], observations), self._layers(w[None])
-        n = len(observations)
-        slopes: list[Array] = []
-        back = np.tile(self.scale * np.eye(self.actions), (n, 1, 1))
-        for depth in reversed(range(len(layers))):
-            if depth < len(layers) - 1:
-                back = back * (1 - kept[depth + 1] ** 2)[:, None]
-            inputs = np.hstack([kept[depth], np.ones((n, 1))])
-            slopes.insert(0, (back[..., None] * inputs[:, None, None]).reshape(n, self.actions, -1))
-            back = back @ layers[depth][0, :, :-1]
-        return np.concatenate(slopes, axis=2), back
 
 
 # -- the task -------------------------------------------------------------------------------------

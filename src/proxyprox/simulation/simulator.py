@@ -18,8 +18,6 @@ from proxyprox._util.validation import Words, message
 from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.problems.protocols import Facts
-from proxyprox.simulation.journal import SimulationCount
-from proxyprox.simulation.policy import TUNING
 from proxyprox.simulation.rollouts import Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
     Linearised,
@@ -97,15 +95,12 @@ class SimulatorProxy:
         )
         rng = np.random.default_rng(check.whole("seed", seed, 0))
         self.starts = draw_starts(resets, rng, number, system.state_size)
-        self.simulated = SimulationCount()
         self._paths: tuple[bytes, Paths] | None = None
         self._last: tuple[bytes, Linearised | None] | None = None
 
     def with_system(self, system: System) -> SimulatorProxy:
-        """Return the proxy of another system: same task, same resets, one count for both."""
-        other = SimulatorProxy(self.task, system, self.starts)
-        other.simulated = self.simulated
-        return other
+        """Return the proxy of another system: same task, same resets."""
+        return SimulatorProxy(self.task, system, self.starts)
 
     @property
     def facts(self) -> Facts:
@@ -126,7 +121,6 @@ class SimulatorProxy:
         return self._paths[1]
 
     def _simulate(self, W: Array, starts: Array) -> Paths:
-        self.simulated.add(len(starts), len(starts) * self.task.horizon)
         return closed_loops(self.task, self.system, W, starts)
 
     def value(self, w: Vector) -> float:
@@ -172,8 +166,6 @@ class SimulatorProxy:
         self, w: Vector, states: Array, actions: Array, *, whole: bool = True
     ) -> Linearised:
         """Return the derivatives along any paths, with this simulator's Jacobians."""
-        size, width = states.shape[2], actions.shape[2]
-        self.simulated.add(0, 2 * (size + width) * actions.shape[0] * actions.shape[1])
         with np.errstate(all="ignore"):
             return linearise(self.task, self.system, w, states, actions, whole=whole)
 
@@ -278,7 +270,6 @@ class SimulatorProxy:
 
         def errors(values: Array) -> Array:
             system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
-            self.simulated.add(0, len(before))
             return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
 
         weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
@@ -357,12 +348,15 @@ def _worst_share(errors: Array, changes: Array) -> float:
 
 
 def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:
-    """Return half widths of intervals from the sandwich covariance, by blocks of steps."""
+    """Return half widths of intervals from the sandwich covariance, by blocks of steps.
+
+    Errors of neighbouring steps depend on each other: a rollout of T steps has T^⅔ blocks.
+    """
     jacobian, residuals = solved.jac, solved.fun
     width = len(residuals) // sum(lengths)
     numbers, at = [], 0
     for length in lengths:
-        numbers.append(at + np.arange(length) // TUNING.block)
+        numbers.append(at + np.arange(length) // math.ceil(length ** (1 / 3)))
         at = int(numbers[-1][-1]) + 1
     blocks = np.repeat(np.concatenate(numbers), width)
     scores = np.zeros((at, jacobian.shape[1]))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -22,11 +24,14 @@ from proxyprox.observers import Ending
 from proxyprox.oracle import Step
 from proxyprox.problems import Problem
 from proxyprox.result import Budget, Result, Status
-from proxyprox.simulation.comparison import Evidence, Observed
-from proxyprox.simulation.journal import RolloutLedger
-from proxyprox.simulation.objective import RolloutObjective, TrajectoryAdjoint
-from proxyprox.simulation.policy import TUNING
-from proxyprox.simulation.rollouts import RolloutBudgetError, RolloutError, RolloutRequest
+from proxyprox.simulation.comparison import TUNING, Evidence, Observed
+from proxyprox.simulation.objective import RolloutLedger, RolloutObjective, TrajectoryAdjoint
+from proxyprox.simulation.rollouts import (
+    RolloutBudgetError,
+    RolloutError,
+    RolloutRequest,
+    Trajectory,
+)
 from proxyprox.simulation.simulator import Identification, SimulatorProxy
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -74,9 +79,8 @@ class GuardedProxyProx(Method):
         Relative increase of the observed cost that noise may explain.
     scales : tuple of float, optional
         A typical size of each parameter, which lengths of steps and gradients are measured by.
-    retrain : bool
-        Whether the first trial is the proxy's own minimum, without a correction: for a simulator
-        that has just been fitted. It is looked for from w0 and from zero.
+    first : tuple of float, optional
+        The first trial, in place of a step: the minimum of a simulator that was just fitted.
 
     Examples
     --------
@@ -94,7 +98,7 @@ class GuardedProxyProx(Method):
     change: float | None = None
     tolerance: float = 0.1
     scales: tuple[float, ...] | None = None
-    retrain: bool = False
+    first: tuple[float, ...] | None = None
 
     backtracks: ClassVar[bool] = True
 
@@ -105,11 +109,11 @@ class GuardedProxyProx(Method):
         if self.change is not None:
             check.positive("change", self.change)
         check.nonnegative("tolerance", self.tolerance)
-        if self.scales is not None:
-            check.instance("scales", self.scales, tuple, "a tuple of positive numbers")
-            for scale in self.scales:
-                check.positive("scales", scale)
-        check.flag("retrain", self.retrain)
+        for name, given in (("scales", self.scales), ("first", self.first)):
+            check.instance(name, () if given is None else given, tuple, "a tuple of numbers")
+            check.require_finite(name, check.real_array(name, given or (), "numbers"))
+        for scale in self.scales or ():
+            check.positive("scales", scale)
 
     def init(self, w0: Vector, problem: Any) -> GuardedState:
         """Start at w0, of which nothing is known yet."""
@@ -149,11 +153,13 @@ class GuardedProxyProx(Method):
                 state, factor=state.factor / 4, turned=[*state.turned, state.k + 1],
                 reach=TUNING.nearer * away, plain=not state.plain,
             )  # fmt: skip
-        trial, factor = self._next(state, step, retrain=self.retrain and first)
-        promise = -dot(state.gradient, trial - state.centre)
-        idle = not promise > TUNING.promise * abs(state.value)
-        if state.plain or (idle and not (self.retrain and first)):
-            trial = self._along_gradient(state, step)
+        if first and self.first is not None:
+            trial, factor = np.asarray(self.first), 1.0
+        else:
+            trial, factor = self._next(state, step)
+            promise = -dot(state.gradient, trial - state.centre)
+            if state.plain or not promise > TUNING.promise * abs(state.value):
+                trial = self._along_gradient(state, step)
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
@@ -177,38 +183,16 @@ class GuardedProxyProx(Method):
     def _length(self, move: Vector) -> float:
         return float(norm(move / self._units(move)))
 
-    def _next(self, state: GuardedState, step: OuterStep, *, retrain: bool) -> tuple[Vector, float]:
+    def _next(self, state: GuardedState, step: OuterStep) -> tuple[Vector, float]:
         """Return the next trial point; a subproblem that is not finite gets a shorter step."""
         factor, centre = state.factor, state.centre
+        linear = state.gradient - step.proxy.gradient(centre)
         while factor > np.finfo(np.float64).eps:
             try:
-                if retrain:
-                    w = self._retrained(centre, step)
-                else:
-                    linear = state.gradient - step.proxy.gradient(centre)
-                    w = step.solve(linear, centre, step.eta * factor)
+                return step.solve(linear, centre, step.eta * factor), factor
             except NonFiniteError:
-                factor, retrain = factor / 4, False
-                continue
-            return w, factor
+                factor /= 4
         return centre, factor
-
-    def _retrained(self, centre: Vector, step: OuterStep) -> Vector:
-        """Return the proxy's own minimum, from the centre or, where it is better, from zero."""
-        found, failed = [], None
-        for w in (centre, 0 * centre):
-            try:
-                for _ in range(TUNING.retraining):
-                    w = step.solve(0 * w, w, math.inf)
-                value = float(step.proxy.value(w))
-            except NonFiniteError as error:
-                failed = error
-                continue
-            if math.isfinite(value):
-                found.append((value, w))
-        if not found:
-            raise failed or NonFiniteError("the proxy has no finite minimum")
-        return min(found, key=lambda pair: pair[0])[1]
 
     def answer(self, state: GuardedState) -> Vector:
         """Return the point with the lowest observed cost."""
@@ -366,7 +350,6 @@ def tune(
     units = None
     if scales is not None:
         units = tuple(map(float, check.vector("scales", scales, target.dim)))
-    target.watch(proxy)
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
     if identify is not False:
@@ -390,7 +373,7 @@ def tune(
     )
     if given is not None and not np.allclose(start, given, rtol=1e-6, atol=1e-9):
         start = given
-    found = None
+    found, retrained = None, None
     if identify is not False:
         first = target.sample(np.random.default_rng(seed))
         made = target.collect(start, first)
@@ -398,6 +381,9 @@ def tune(
             made = [target.estimator.with_states(one) for one in made]
         found = proxy.fit(made, names)
         proxy = found.proxy
+        retrained = target.journal.remember(
+            f"retrained {seed} {about} {names}", lambda: _retrained(proxy, start)
+        )
         if isinstance(target.estimator, TrajectoryAdjoint):
             target = target.with_estimator(replace(target.estimator, simulator=proxy))
     if eta is None:
@@ -409,7 +395,11 @@ def tune(
         scale = TUNING.eta if found is None else TUNING.eta_fitted
         eta = scale / top if math.isfinite(top) and top > 0 else 1.0
     method: Any = GuardedProxyProx(
-        eta, change, tolerance if guard else 1e300, units, retrain=found is not None
+        eta,
+        change,
+        tolerance if guard else 1e300,
+        units,
+        None if retrained is None else tuple(retrained.tolist()),
     )
     stop = Steps(inner_steps) | Relative(1e-2)
     saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
@@ -419,15 +409,57 @@ def tune(
         budget=Budget(target_samples=rollouts), observers=[Reserve(checks)] if guard else [],
         checkpoint=saver, callback=callback,
     )  # fmt: skip
-    observed = ""
+    seen = ""
     if guard:
         checks.run(result)
         chosen, text = checks.choose(result)
         # The losses of a result are what was observed while policies were chosen: low by luck.
-        fun, observed = checks.describe(chosen)
+        fun, seen = checks.describe(chosen)
         text = f"{result.message} {text}".rstrip()
         result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
-    return Tuned(result.w, result, target.ledger, found, proxy, observed)
+    return Tuned(result.w, result, target.ledger, found, proxy, seen)
+
+
+def _retrained(proxy: SimulatorProxy, start: Vector) -> Vector:
+    """Return a simulator's best policy, from the start or, if that is better, from zero."""
+    found = [start]
+    for w in (start, proxy.zeros()):
+        # A warning of the search would be of a simulator that the caller has not seen.
+        with contextlib.suppress(RolloutError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found.append(proxy.minimum(w))
+    return min(found, key=proxy.value)
+
+
+def observed(
+    target: RolloutObjective, simulator: Any, points: Sequence[Vector], since: int | None = None
+) -> list[Observed]:
+    """Return the costs of policies that a robot was seen to run, evaluations left out.
+
+    The simulator says what each rollout should have cost from where it began, and from where the
+    others did. ``points`` are policies; with ``since`` all that were first run after so many
+    rollouts are added.
+    """
+    wanted = {np.asarray(w, dtype=np.float64).tobytes() for w in points}
+    rollouts: dict[bytes, list[Trajectory]] = {}
+    for number, (w, one) in enumerate(target.journal.answered()):
+        key = w.tobytes()
+        if key in wanted or (since is not None and number >= since):
+            wanted.add(key)
+            rollouts.setdefault(key, []).append(target.task.checked(one))
+    estimate = getattr(target.estimator, "with_states", lambda one: one)
+    firsts = {key: [estimate(one).states for one in made] for key, made in rollouts.items()}
+    every = [states for some in firsts.values() for states in some]
+    known, found = all(states is not None for states in every), []
+    for key, made in rollouts.items():
+        w, expected = np.frombuffer(key), np.zeros(len(made))
+        if known:
+            began, all_began = (np.stack([s[0] for s in some]) for some in (firsts[key], every))
+            expected = simulator.excess(w, began, all_began)
+        costs = np.array([target.task.total(one) for one in made])
+        begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
+        found.append(Observed(w, costs, expected, begun))
+    return found
 
 
 class Reserve(Watcher):
@@ -538,10 +570,8 @@ class _Checks:
 
     def _evidence(self, *points: Vector) -> Evidence:
         since = self._begun if self._each else None
-        observed = self._target.observed(self._proxy, (self._start, *points), since)
-        return Evidence(
-            observed, self._start, each=self._each, margin=self._margin, exact=self._exact
-        )
+        seen = observed(self._target, self._proxy, (self._start, *points), since)
+        return Evidence(seen, self._start, each=self._each, margin=self._margin, exact=self._exact)
 
     def choose(self, result: Result) -> tuple[Vector, str]:
         """Return the answer, and why it is the start where it is."""
