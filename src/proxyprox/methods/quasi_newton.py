@@ -611,7 +611,8 @@ class ProxyBFGS(Method):
         """Judge the trial and find the next one."""
         value, gradient = answers.value, answers.gradients[0]
         known = {"value": value, "gradient": gradient, "curvature": answers.curvature}
-        state = replace(state, k=state.k + 1)
+        dropped = state.leap < 0
+        state = replace(state, k=state.k + 1, leap=max(state.leap, 0))
         if state.gradient is None:
             if state.other is not None and not _finite(value, gradient):
                 here, there = "the proxy's minimum", "w0"
@@ -626,7 +627,7 @@ class ProxyBFGS(Method):
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
             state = replace(state, w=state.trial, **known)
-            if state.leap:
+            if state.leap or dropped:
                 return self._start(replace(state, other=None), step)
             if state.given or (
                 state.other is not None
@@ -637,12 +638,17 @@ class ProxyBFGS(Method):
             return self._start(state, step)
         if state.direction is None:
             return self._start(self._choose_start(state, known, step), step)
-        return self._judge(state, known, step)
+        return self._judge(state, known, step, dropped)
 
     def adapt(
         self, state: QuasiNewtonState, before: Any, after: Any, *, leap: bool
     ) -> QuasiNewtonState:
-        """Keep the pairs, which are the target's alone; judge the new metric from the start."""
+        """Keep the pairs, which are the target's alone; judge the new metric from the start.
+
+        Without a useful proxy, what the useless ones led to is forgotten.
+        """
+        if isinstance(after, Zero):
+            return replace(state, given=False, other=None, steps=[], changes=[], leap=-1)
         metric = Metric(shift=state.metric.shift) if leap else replace(state.metric, scale=1.0)
         return replace(state, metric=metric, leap=2 if leap else state.leap)
 
@@ -704,7 +710,7 @@ class ProxyBFGS(Method):
         return value if min(value, lowest) > 0 else math.inf
 
     def _judge(
-        self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep
+        self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep, dropped: bool
     ) -> QuasiNewtonState:
         """Accept the trial or not, learn from it, and find the next one."""
         value, gradient = known["value"], known["gradient"]
@@ -738,6 +744,9 @@ class ProxyBFGS(Method):
             state = replace(state, length=1.0, **pair)
             return self._start(state, step)
         if not accepted and bend >= agreement:
+            if dropped:
+                # The trial was a useless proxy's: begin here anew.
+                return self._start(replace(state, length=1.0), step)
             return self._shorten(state, _shorter(rise, slope, end), step)
         quadratic = state.agrees and bend < agreement**2
         state = replace(

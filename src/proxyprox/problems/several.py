@@ -156,8 +156,8 @@ class Several(MixedProxy):
         fitted = self._fitted(state, gram)
         alike = policy.alike if secants[-1].exact else policy.explained[0]
         if len(secants[-1].points) == 1 and not fitted.explained > alike:
-            # A slope of its own says nothing of curvature.
-            return replace(state, gram=none(len(units)))
+            # A slope of its own says nothing of curvature, and the proxies are no better at this.
+            return replace(state, numbers=(0.0,) * len(units), gram=none(len(units)))
         return fitted
 
     def using(self, state: Weights, meter: Meter) -> Any:
