@@ -93,13 +93,14 @@ class Nested(Solver):
             steps, changes = memory["steps"], memory["changes"]
             own = [y + phi.pull * s for s, y in zip(steps, changes, strict=True)]
             state = replace(state, steps=list(steps), changes=own)
+        # The first point is the coarse minimum: its gradient is no measure.
+        first = phi.residual(start, phi.gradient(start))
         best: InnerResult | None = None
         patience = Patience(self.max_steps // 10)
         for t in range(self.max_steps + 1):
             w = method.ask(state).points[0]
             gradient = phi.gradient(w)
             if all_finite(gradient):
-                first = None if best is None else best.progress.start_residual
                 reached = InnerResult(w, phi.progress(w, gradient, t, first))
                 if best is None or reached.progress.residual < best.progress.residual:
                     best = reached

@@ -32,6 +32,7 @@ rounds. Here it starts from the proxy's, and learns only what the proxy lacks:
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -86,10 +87,9 @@ class QuasiNewtonPolicy:
         The price of ``|log c|`` in that fit.
     slowest : float
         λ falls at most by this factor in a step.
-    benefit : float
-        The score that the proxy begins with, in its favour.
     decisive : float
-        What one step adds to the score or takes from it at most.
+        What one step adds to the score or takes from it at most, and what the proxy begins with, in
+        its favour.
     tolerance : float
         Of linear systems with a Hessian that is applied.
     grid : tuple
@@ -114,7 +114,6 @@ class QuasiNewtonPolicy:
     fade: float = 0.8
     price: float = 20.0
     slowest: float = 10.0
-    benefit: float = 3.0
     decisive: float = 2.0
     tolerance: float = 1e-5
     grid: tuple[float, float, int] = (-12.0, 4.0, 161)
@@ -142,21 +141,17 @@ class Curvature:
         self._bends: dict[bytes, float] = {}
         self._solver: tuple[float, float, Callable[[Array], Array]] | None = None
         if form or forms_matrix(proxy, self.size, known):
-            if known is not None:
-                full = to_numpy(known)
-            elif proxy.hessian is not None:
-                full = to_numpy(proxy.hessian(w))
-            else:
-                full = np.stack([self._product(row) for row in np.eye(self.size)])
-            if not np.isfinite(full).all():
-                raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
-            kept = full.astype(np.float64, copy=False)
+            if known is None and proxy.hessian is not None:
+                known = proxy.hessian(w)
+            if known is None:
+                known = np.stack([self._product(row) for row in np.eye(self.size)])
+            full = to_numpy(known).astype(np.float64, copy=False)
+            self._require_finite(full)
             if (units != 1).any():
-                kept = units[:, None] * kept * units
-            kept = kept if free.all() else kept[np.ix_(free, free)]
+                full = units[:, None] * full * units
             # The Hessian of a sample of a convex loss is not checked: that takes a factor.
             convex = form and facts_of(proxy).convex
-            self.matrix = kept if convex else absolute((kept + kept.T) / 2)
+            self.matrix = full if convex else absolute((full + full.T) / 2)
             self.unit = float(np.linalg.norm(self.matrix))
         else:
             # The product with random signs is about as long as the Frobenius norm.
@@ -164,6 +159,11 @@ class Curvature:
             self.unit = norm(self.apply(signs[free]))
         if not 0 < self.unit < math.inf:
             raise NonFiniteError("the proxy's Hessian is zero or overflows at a trial point")
+
+    @staticmethod
+    def _require_finite(numbers: Array) -> None:
+        if not np.isfinite(numbers).all():
+            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
 
     def _product(self, v: Array) -> Array:
         """Return the Hessian times v, by differences of gradients where that is all there is."""
@@ -183,8 +183,7 @@ class Curvature:
         full = np.zeros(self.size)
         full[self.free] = v
         product = (self.units * self._product(self.units * full))[self.free]
-        if not all_finite(product):
-            raise NonFiniteError("the proxy's Hessian is not finite at a trial point")
+        self._require_finite(product)
         return product
 
     def bends(self, steps: list[Array]) -> Array:
@@ -232,29 +231,6 @@ class Curvature:
             return x if x.any() else q / (scale * self.unit + shift)
 
         return solve
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What takes the place of the Hessian if there is no proxy, or a useless one.
-
-    In units that are ``known`` to be the target's each parameter has about this curvature.
-    """
-
-    size: int
-    known: bool = False
-
-    def alone(self, scale: float, gradient: Array) -> float:
-        """Return the most that one parameter gains by itself, if the units are known."""
-        return float((gradient**2).max(initial=0.0)) / 2 if self.known else 0.0
-
-    def shifted(self, scale: float, shift: float) -> Array:
-        """Return the matrix ``(scale + shift) I``."""
-        return (scale + shift) * np.eye(self.size)
-
-    def solver(self, scale: float, shift: float) -> Callable[[Array], Array]:
-        """Return what solves with that."""
-        return lambda q: q / (scale + shift)
 
 
 class LateSample:
@@ -312,13 +288,11 @@ def conjugate(pairs: list[Pair]) -> tuple[list[Pair], int]:
             share = (Y[:n] @ s) / products[:n]
             s, y = s - share @ S[:n], y - share @ Y[:n]
         pair = usable(s, y)
-        if pair is not None and not pair[2] > 1e-12 * own:
-            pair = None
-        if pair is not None and done:
-            most = QuasiNewtonPolicy.agreement * np.sqrt(products[:n] * pair[2])
-            pair = pair if (np.abs(S[:n] @ y) <= most).all() else None
-        if pair is None:
-            return [*pairs[: index + 1], *done[::-1]], len(done)
+        if pair is None or not pair[2] > 1e-12 * own:
+            return [*pairs[: index + 1], *done[::-1]], n
+        most = QuasiNewtonPolicy.agreement * np.sqrt(products[:n] * pair[2])
+        if not (np.abs(S[:n] @ y) <= most).all():
+            return [*pairs[: index + 1], *done[::-1]], n
         done.append(pair)
         S[n], Y[n], products[n] = pair
     return done[::-1], len(done)
@@ -338,7 +312,7 @@ class Metric:
 
     scale: float = 1.0
     shift: float = 1e-3
-    score: float = -QuasiNewtonPolicy.benefit
+    score: float = -QuasiNewtonPolicy.decisive
 
     @property
     def useless(self) -> bool:
@@ -357,8 +331,7 @@ class Metric:
             return self
         gap = math.log(own) + math.log(dual) - math.log(lengths[0]) - math.log(lengths[1])
         # One step along which either is far off does not decide alone.
-        most = QuasiNewtonPolicy.decisive
-        gap = min(max(gap, -most), most)
+        gap = float(np.clip(gap, -QuasiNewtonPolicy.decisive, QuasiNewtonPolicy.decisive))
         return replace(self, score=QuasiNewtonPolicy.fade * self.score + gap)
 
     def fitted(
@@ -405,17 +378,14 @@ class Metric:
     def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
         shifts = np.logspace(*QuasiNewtonPolicy.grid)
-        low, high = 0, len(shifts) - 1
+
+        def modest(shift: float) -> bool:
+            step = curvature.solver(self.scale, float(shift))(gradient)
+            return float(gradient @ step) / 2 <= decrease
+
         # The smallest first: a good proxy needs no other.
-        middle = 0
-        while low < high:
-            step = curvature.solver(self.scale, float(shifts[middle]))(gradient)
-            if float(gradient @ step) / 2 <= decrease:
-                high = middle
-            else:
-                low = middle + 1
-            middle = (low + high) // 2
-        return replace(self, shift=float(shifts[low]))
+        index = 0 if modest(shifts[0]) else bisect_left(shifts[:-1], True, 1, key=modest)
+        return replace(self, shift=float(shifts[index]))
 
 
 @dataclass(frozen=True)
@@ -698,16 +668,12 @@ class ProxyBFGS(Method):
             if self.sample or state.lowest is None or state.value is None:
                 return metric
             gradient = np.where(local.held, 0.0, local.gradient) if local.whole else local.gradient
-            gain = self._gain(state.value, state.lowest, step.proxy)
+            gain = state.value if min(state.value, state.lowest) > 0 else math.inf
+            if facts_of(step.proxy).empirical and state.value > state.lowest:
+                gain = (state.value - state.lowest) / 2
             return metric.promised(curvature, gradient, gain)
 
         return self._search(state, local, step.proxy, fit)
-
-    def _gain(self, value: float, lowest: float, proxy: Any) -> float:
-        """Return the largest decrease to expect from the first step."""
-        if facts_of(proxy).empirical and value > lowest:
-            return (value - lowest) / 2
-        return value if min(value, lowest) > 0 else math.inf
 
     def _judge(
         self, state: QuasiNewtonState, known: dict[str, Any], step: OuterStep, dropped: bool
@@ -734,26 +700,18 @@ class ProxyBFGS(Method):
         accepted = change <= SolverPolicy.sufficient * slope
         if state.leap == 1:
             # Elsewhere the mean curvature on a long way is not that at its end.
-            state, pair = replace(state, leap=0), dict[str, Any]()
-            if bend < agreement**2:
-                pair["steps"] = [*state.steps, move][-self.memory :]
-                pair["changes"] = [*state.changes, gradient - state.gradient][-self.memory :]
+            kept = self._paired(state, gradient) if bend < agreement**2 else state
             if change < 0:
                 lowest = float(step.proxy.value(state.trial))
-                state = replace(state, w=state.trial, lowest=lowest, rejected=0, **known)
-            state = replace(state, length=1.0, **pair)
-            return self._start(state, step)
+                kept = replace(kept, w=state.trial, lowest=lowest, rejected=0, **known)
+            return self._start(replace(kept, length=1.0, leap=0), step)
         if not accepted and bend >= agreement:
             if dropped:
                 # The trial was a useless proxy's: begin here anew.
                 return self._start(replace(state, length=1.0), step)
             return self._shorten(state, _shorter(rise, slope, end), step)
         quadratic = state.agrees and bend < agreement**2
-        state = replace(
-            state,
-            steps=[*state.steps, move][-self.memory :],
-            changes=[*state.changes, gradient - state.gradient][-self.memory :],
-        )
+        state = self._paired(state, gradient)
         if accepted:
             state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
             state = self._watch(state)
@@ -774,6 +732,12 @@ class ProxyBFGS(Method):
             return metric.fitted(curvature, local.pairs, quadratic=quadratic)
 
         return self._search(state, local, step.proxy, fit)
+
+    def _paired(self, state: QuasiNewtonState, gradient: Vector) -> QuasiNewtonState:
+        """Return the state with the pair from w to the trial."""
+        steps = [*state.steps, state.trial - state.w][-self.memory :]
+        changes = [*state.changes, gradient - state.gradient][-self.memory :]
+        return replace(state, steps=steps, changes=changes)
 
     def _watch(self, state: QuasiNewtonState) -> QuasiNewtonState:
         """Return the state with its loss noted, and with an anchor once that is worth its time."""
@@ -831,24 +795,30 @@ class ProxyBFGS(Method):
         return known  # type: ignore[no-any-return]
 
     def _advance(
-        self, state: QuasiNewtonState, local: Local, curvature: Curvature | Identity | None
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
     ) -> QuasiNewtonState:
+        """Return the state with the step of BFGS from the proxy's metric, or from the identity."""
         pairs, agreeing = conjugate(local.pairs)
-        if curvature is None or state.metric.useless:
-            size = float(np.linalg.norm(local.gradient))
-            shrink = min(1.0, 1 / size) if size > 0 else 1.0
-            if pairs:
-                _, y, sy = local.pairs[-1]
-                shrink = sy / float(y @ y)
-            metric = Metric(1 / shrink, 0.0)
-            curvature = Identity(len(local.gradient), state.modelled)
-        else:
-            metric = state.metric
+        metric, size, alone = state.metric, len(local.gradient), 0.0
+        curvature = None if metric.useless else curvature
+        length = float(np.linalg.norm(local.gradient))
+        steep = max(1.0, length)
+        if pairs:
+            _, y, sy = local.pairs[-1]
+            steep = float(y @ y) / sy
         if local.whole:
-            B = updated(curvature.shifted(metric.scale, metric.shift), pairs)
-            move = box_minimum(B, local.gradient, local.low, local.high)
+            base = steep * np.eye(size)
+            if curvature is not None:
+                base = curvature.shifted(metric.scale, metric.shift)
+            move = box_minimum(updated(base, pairs), local.gradient, local.low, local.high)
         else:
-            solve = curvature.solver(metric.scale, metric.shift)
+            solve: Callable[[Array], Array] = lambda q: q / steep  # noqa: E731
+            if curvature is not None:
+                solve = curvature.solver(metric.scale, metric.shift)
+                alone = curvature.alone(metric.scale, local.gradient)
+            elif state.modelled:
+                # In the target's own units each parameter has about the curvature 1.
+                alone = float((local.gradient**2).max(initial=0.0)) / 2
             if pairs:
                 S, Y = (np.array(rows) for rows in list(zip(*pairs, strict=True))[:2])
                 move = -inverse_product(solve, S, Y, local.gradient)
@@ -858,9 +828,7 @@ class ProxyBFGS(Method):
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
                 state = replace(state, steps=[], changes=[])
-        alone = 0.0 if local.whole else curvature.alone(metric.scale, local.gradient)
-        direction = local.vector(move)
-        agrees = agreeing == len(local.pairs)
+        direction, agrees = local.vector(move), agreeing == len(local.pairs)
         state = replace(state, direction=direction, agrees=agrees, alone=alone)
         return replace(state, trial=_inside(state, state.w + state.length * direction))
 
