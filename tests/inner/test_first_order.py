@@ -32,33 +32,6 @@ def test_explicit_step_is_plain_descent(solve, logistic_case):
     np.testing.assert_allclose(got, w, rtol=1e-12)
 
 
-def test_default_steps_suit_the_smoothness(solve, logistic_case):
-    phi, _ = logistic_case(7)
-    H = np.linalg.norm(phi.proxy.design.X, 2) ** 2 / 60 / 4
-    for solver in (GradientDescent(), GradientDescent(implicit=True)):
-        w = solve(solver, phi, Steps(1)).w
-        want = phi.centre - phi.gradient(phi.centre) / (H + 1 / phi.eta)
-        np.testing.assert_allclose(w, want, rtol=1e-6)
-
-
-def test_implicit_step_is_stable_for_any_eta(solve, logistic_case):
-    phi, _ = logistic_case(7)
-    gamma = 1 / phi.proxy.smoothness
-    tight = Subproblem(phi.proxy, phi.linear, phi.centre, 1e-6)
-    implicit = solve(GradientDescent(step_size=gamma, implicit=True), tight, Residual(1e-8))
-    assert implicit.progress.steps <= 3
-    explicit = GradientDescent(step_size=gamma, max_steps=3)
-    assert solve(explicit, tight).progress.residual > 1e3
-
-
-def test_linear_rate_is_that_of_the_condition_number(solve):
-    P = np.diag([0.0, 99.0])
-    phi = Subproblem(Quadratic(P), np.array([1.0, 0.0]), np.zeros(2), 1.0)
-    # κ = 100: the slow coordinate loses 1 % of its gradient a step.
-    progress = solve(GradientDescent(), phi, Residual(1e-6)).progress
-    assert progress.steps == math.ceil(math.log(1e-6) / math.log(0.99))
-
-
 def test_nesterov_needs_the_root_of_the_steps(solve):
     P = np.diag(np.linspace(0.0, 899.0, 30))
     phi = Subproblem(Quadratic(P), np.ones(30), np.zeros(30), 1.0)
@@ -108,34 +81,6 @@ def test_error_shrinks_as_one_over_the_steps():
     }
     # A mean of 40 draws: the ratio 4 is seen within a factor of two.
     assert 2 < squared[100] / squared[400] < 8
-
-
-def test_residual_is_measured_at_the_returned_point():
-    phi = subproblem(noise=1.0)
-    (solved,) = results(StochasticGradient(50), phi, 1)
-    assert solved.progress.residual == pytest.approx(np.linalg.norm(phi.gradient(solved.w)))
-    assert solved.progress.steps == 50
-    first = np.linalg.norm(phi.gradient(CENTRE))
-    assert solved.progress.start_residual == pytest.approx(first)
-
-
-def test_the_generator_decides_the_draws():
-    phi = subproblem(noise=1.0)
-    twice = [
-        StochasticGradient(20).solve(phi, CENTRE, Relative(0.1), {}, np.random.default_rng(s)).w
-        for s in (3, 3, 4)
-    ]
-    np.testing.assert_array_equal(twice[0], twice[1])
-    assert np.abs(twice[0] - twice[2]).max() > 1e-6
-
-
-def test_tensors_stay_tensors():
-    torch = pytest.importorskip("torch")
-    proxy = Quadratic(torch.diag(torch.tensor(DIAGONAL)), noise=1.0)
-    phi = Subproblem(proxy, torch.tensor(LINEAR), torch.tensor(CENTRE), 2.0)
-    (native,) = results(StochasticGradient(30), phi, 1)
-    (plain,) = results(StochasticGradient(30), subproblem(noise=1.0), 1)
-    np.testing.assert_allclose(native.w.numpy(), plain.w, rtol=1e-12)
 
 
 def steps_borne(patience, residual):

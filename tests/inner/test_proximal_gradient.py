@@ -4,7 +4,7 @@ from sklearn.linear_model import Lasso
 
 from proxyprox import L1, FunctionProxy, linear_regression, logistic_regression
 from proxyprox.inner import ProximalGradient, Subproblem
-from proxyprox.stopping import Residual, Steps
+from proxyprox.stopping import Residual
 
 RNG = np.random.default_rng(0)
 SMALLEST = Residual(1e-300)
@@ -69,37 +69,6 @@ def test_proximal_subproblems_end_stationary(known, library):
     w, progress = solve(native)
     assert progress.residual <= 1e-9
     assert brute_residual(phi, np.asarray(w), 0.05) <= 1.01e-9
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_giving_up_measures_where_it_stands(known):
-    proxy = linear_regression(X, Y)
-    phi = Subproblem(proxy if known else without_smoothness(proxy), np.zeros(12), np.ones(12),
-                     1.0, L1(0.1))  # fmt: skip
-    stop = Residual(1e-14)
-    w, progress = solve(phi, stop, max_steps=3)
-    assert progress.steps == 3
-    assert not stop.holds(progress)
-    assert progress.residual == pytest.approx(brute_residual(phi, w, 0.1), rel=1e-12)
-
-
-def test_first_step_is_the_prox_step():
-    proxy = linear_regression(X, Y)
-    centre = RNG.normal(size=12)
-    phi = Subproblem(proxy, np.zeros(12), centre, 1.0, L1(0.1))
-    step = 1 / (np.linalg.norm(X, 2) ** 2 / 100 + 1)
-    v = centre - step * (X.T @ (X @ centre - Y) / 100)
-    want = np.sign(v) * np.maximum(np.abs(v) - step * 0.1, 0)
-    np.testing.assert_allclose(solve(phi, Steps(1)).w, want, atol=1e-8)
-
-
-def test_bound_is_remembered_for_the_next_subproblem():
-    proxy = without_smoothness(linear_regression(X, Y))
-    memory = {}
-    phi = Subproblem(proxy, np.zeros(12), np.zeros(12), 1.0, L1(0.1))
-    solve(phi, memory=memory)
-    H = np.linalg.norm(X, 2) ** 2 / 100 + 1
-    assert 0.05 * H < memory["bound"] <= 2 * H
 
 
 @pytest.mark.parametrize("penalty", [None, L1(0.05)])

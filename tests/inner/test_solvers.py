@@ -13,7 +13,6 @@ from proxyprox import (
     Quadratic,
     logistic_regression,
     poisson_regression,
-    softmax_regression,
 )
 from proxyprox.inner import (
     Auto,
@@ -29,7 +28,7 @@ from proxyprox.inner import (
 )
 from proxyprox.inner.base import SolverPolicy, needs_of
 from proxyprox.problems import Zero
-from proxyprox.stopping import NonConvex, Residual, Steps
+from proxyprox.stopping import NonConvex, Residual
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
 SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
@@ -51,25 +50,6 @@ def test_logistic_subproblems_are_minimised(solver, seed, solve, logistic_case):
     assert progress.decrease() == pytest.approx(phi.value(phi.centre) - phi.value(w), abs=1e-12)
 
 
-@every_general
-@pytest.mark.parametrize("family", ["softmax", "poisson"])
-def test_other_families_agree_with_each_other(solver, family, solve):
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(40, 3))
-    if family == "softmax":
-        proxy = softmax_regression(X, np.arange(40) % 3, intercept=True)
-    else:
-        proxy = poisson_regression(X, rng.poisson(2, size=40), intercept=True)
-    linear, centre = 0.3 * rng.normal(size=(2, proxy.dim))
-    phi = Subproblem(proxy, linear, centre, 2.0)
-    w, progress = solve(solver, phi, Residual(1e-9))
-    assert progress.residual <= 1e-9
-    v = centre
-    for _ in range(200):
-        v = v - 0.5 * np.linalg.solve(phi.hessian(v), phi.gradient(v))
-    np.testing.assert_allclose(w, v, atol=1e-8)
-
-
 @every_smooth
 def test_float32_stays_float32_and_reaches_its_accuracy(solver, solve, logistic_case):
     phi, exact = logistic_case(4)
@@ -82,15 +62,6 @@ def test_float32_stays_float32_and_reaches_its_accuracy(solver, solve, logistic_
     assert w.dtype == X.dtype
     assert progress.residual <= 2e-6
     assert np.linalg.norm(np.asarray(w, dtype=np.float64) - exact) <= phi.eta * 1e-5
-
-
-@every_smooth
-@pytest.mark.parametrize("steps", [1, 4])
-def test_fixed_steps_are_taken_exactly(solver, steps, solve, logistic_case):
-    phi, _ = logistic_case(5)
-    w, progress = solve(solver, phi, Steps(steps))
-    assert progress.steps == steps
-    assert progress.residual == pytest.approx(np.linalg.norm(phi.gradient(w)), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -149,21 +120,6 @@ def waves(size=4, strength=1.0):
         hessian=lambda w: np.diag(-9 * strength * np.cos(3 * w)),
         smoothness=9 * strength,
     )
-
-
-@every_smooth
-@pytest.mark.parametrize("seed", range(2))
-def test_nonconvex_proxy_with_small_eta_has_one_minimiser(solver, seed, solve):
-    rng = np.random.default_rng(seed)
-    linear, centre = rng.normal(size=(2, 4))
-    phi = Subproblem(waves(), linear, centre, 0.1)
-    w, progress = solve(solver, phi, Residual(1e-9))
-    assert progress.residual <= 1e-9
-    # 1/η = 10 > 9: φ is convex, and its gradient is monotone in each coordinate.
-    for j in range(4):
-        grid = np.linspace(centre[j] - 2, centre[j] + 2, 400_001)
-        slope = -3 * np.sin(3 * grid) + linear[j] + 10 * (grid - centre[j])
-        assert w[j] == pytest.approx(np.interp(0.0, slope, grid), abs=1e-7)
 
 
 @every_general

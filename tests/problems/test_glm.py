@@ -29,15 +29,6 @@ def test_value_and_gradients_are_the_textbooks(case, array):
     assert value == pytest.approx(np.mean(values))
 
 
-def test_minibatch_gradient_is_unbiased_in_its_draws(make_case):
-    case = make_case("logistic", "dense", intercept=True, weighted=True)
-    loss, w = case.loss.with_batch_size(5), case.points[0]
-    rng = np.random.default_rng(0)
-    draws = np.array([loss.gradient(w, loss.sample(rng)) for _ in range(4000)])
-    error = (draws.mean(axis=0) - loss.gradient(w)) / (draws.std(axis=0) / np.sqrt(4000))
-    assert np.abs(error).max() < 4.5
-
-
 def test_hessian_and_its_products_are_the_differences_of_the_gradient(case, array):
     for w in case.points:
         want = case.reference_hessian(w)
@@ -89,23 +80,6 @@ def test_constants_bound_the_spectrum_everywhere(case, family, array):
         assert case.loss.smoothness == np.inf
 
 
-@pytest.mark.parametrize("kind", ["dense", "csr", "torch"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_constants_of_least_squares_are_its_eigenvalues(kind, weighted, make_case, stored):
-    case = make_case("linear", kind, intercept=True, weighted=weighted)
-    rows, columns = case.X.shape
-    weights = np.ones(rows) if case.weights is None else case.weights
-    A = np.column_stack([case.X, np.ones(rows)])
-    gram = A.T @ (weights[:, None] * A) / weights.sum() + np.diag([0.3] * columns + [0.0])
-    eigenvalues = np.linalg.eigvalsh(gram)
-    assert case.loss.strong_convexity == pytest.approx(eigenvalues[0], rel=1e-10)
-    # The ridge is added to the top eigenvalue though the intercept is spared: a bound, no more.
-    assert eigenvalues[-1] <= case.loss.smoothness <= eigenvalues[-1] + 0.3 + 1e-8
-    bare = linear_regression(stored(case.X, kind), case.y, l2=0.3)
-    top = np.linalg.eigvalsh(case.X.T @ case.X / rows + 0.3 * np.eye(columns))[-1]
-    assert bare.smoothness == pytest.approx(top, rel=1e-8)
-
-
 @pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
 def test_the_difference_to_the_target_is_linear(case, array):
     proxy = case.loss.label_free()
@@ -140,19 +114,6 @@ def test_other_inputs_take_the_model_along(textbook):
     assert proxy.value(w) == pytest.approx(np.mean(half), rel=1e-12)
     with pytest.raises(ValueError, match="2 columns"):
         target.label_free(rng.normal(size=(9, 3)))
-
-
-def test_rows_are_the_loss_of_those_rows(case, family, kind, textbook):
-    chosen = np.array([0, 4, 5, 11])
-    weights = None if case.weights is None else case.weights[chosen]
-    part, w = case.loss.rows(chosen), case.points[0]
-    want = textbook(
-        family, case.X[chosen], case.y[chosen], w,
-        l2=0.3, intercept=case.loss.design.intercept, weights=weights,
-    )  # fmt: skip
-    assert part.value(case.native(w)) == pytest.approx(want, rel=1e-12)
-    mask = np.isin(np.arange(len(case.y)), chosen)
-    assert case.loss.rows(mask).value(case.native(w)) == pytest.approx(want, rel=1e-12)
 
 
 def test_subsample_draws_distinct_rows():

@@ -85,17 +85,6 @@ def test_float32_data_stay_and_vectors_of_numpy_are_float64(
         np.testing.assert_allclose(same.gradient(w + 1), exact.gradient(w + 1), rtol=1e-12)
 
 
-def test_other_number_types_and_layouts_are_converted(textbook):
-    X, y, w = np.array([[1, 0], [1, 1], [0, 1]]), [1.0, 2.0, 3.0], np.array([0.5, 2.0])
-    want = textbook("linear", X.astype(float), y, w)
-    layouts = np.asarray, scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array
-    for layout in layouts:
-        for dtype in (np.int64, np.uint8, np.bool_, np.float64):
-            loss = linear_regression(layout(X.astype(dtype)), y)
-            assert loss.gradient(w).dtype == np.float64
-            assert loss.value(w) == pytest.approx(want, rel=1e-14)
-
-
 def test_data_in_the_right_form_is_not_copied():
     dense = np.ones((4, 2))
     sparse = scipy.sparse.csr_array(dense)
@@ -127,14 +116,3 @@ def test_memory_stays_within_half_again_of_the_data():
         tracemalloc.stop()
     # The data itself was there before the clock started.
     assert size + peak < 1.5 * size
-
-
-def test_label_codings_are_one_loss(textbook):
-    rng = np.random.default_rng(0)
-    X, positive, w = rng.normal(size=(14, 3)), rng.random(14) < 0.5, rng.normal(size=3)
-    want = textbook("logistic", X, positive.astype(int), w)
-    for coding in ((0, 1), (-1, 1), (1, 2), (0.0, 1.0), ("no", "yes"), (False, True), (-7, 300)):
-        y = np.where(positive, coding[1], coding[0])
-        for labels, options in ((y, {}), (y.tolist(), {}), (y, {"classes": coding})):
-            loss = logistic_regression(X, labels, **options)
-            assert loss.value(w) == pytest.approx(want, rel=1e-12)

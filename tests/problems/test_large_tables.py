@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.sparse
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems.families import FAMILIES
 
 
 def table(n=6000, d=12, seed=0):
@@ -103,19 +101,3 @@ def test_ask_and_tell_end_where_the_model_says():
         run.tell(loss.gradient(w), value=loss.value(w))
     assert gap(loss, run.result(pp.Status.CONVERGED).w) < 1e-8
     assert run.steps < 12
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_value_and_gradient_of_one_exponential_are_the_two(family):
-    kind = FAMILIES[family]
-    family = (
-        kind((0, 1)) if family == "logistic" else kind((0, 1, 2)) if family == "softmax" else kind()
-    )
-    if not family.canonical:
-        return
-    z = np.linspace(-40, 40, 30).reshape(-1, 3)
-    z = z if family.outputs > 1 else z.ravel()
-    for found, want in zip(
-        family.potential(z), (family.log_partition(z), family.mean(z)), strict=True
-    ):
-        np.testing.assert_allclose(found, want, rtol=1e-13)

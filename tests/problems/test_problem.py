@@ -6,7 +6,6 @@ import pytest
 from proxyprox import (
     DANE,
     L1,
-    LBFGS,
     FunctionObjective,
     FunctionProxy,
     Problem,
@@ -16,9 +15,6 @@ from proxyprox import (
     linear_regression,
     minimize,
 )
-from proxyprox.averaging import Uniform
-from proxyprox.corrections import Mean
-from proxyprox.methods import AuxMVR
 from proxyprox.problems import ScaledProxy, Zero, regularized
 
 
@@ -129,40 +125,12 @@ def test_parts_may_have_their_methods_by_getattr():
         found = minimize(Problem(**given), **options)
         np.testing.assert_array_equal(found.w, expected.w)
         assert found.ledger.proxy_gradients == expected.ledger.proxy_gradients
-    problem = Problem(target, target.label_free())
-    runs = [
-        minimize(
-            problem, method=wrap(ProxyProx(eta=0.5, correction=wrap(Mean()))),
-            inner=wrap(LBFGS()), averaging=wrap(Uniform()), steps=10, rng=0,
-        ).w
-        for wrap in (Delegating, lambda part: part)
-    ]  # fmt: skip
-    np.testing.assert_array_equal(*runs)
     objective, proxy = Delegating(target), Delegating(target.label_free())
     problem = Problem(objective, proxy)
     assert audit(problem, rng=0).delta is not None
     assert regularized(problem, 0.1, np.zeros(3)).value(np.zeros(3)) > 0
     scaled = Problem(objective, Delegating(ScaledProxy(proxy, 0.5)))
     assert minimize(scaled, method=DANE(eta=0.5), steps=5).ledger.target_gradients == 5
-
-
-def test_run_with_reused_buffers_is_the_run_without():
-    A, P = np.diag([1.0, 5.0, 9.0]), np.diag([2.0, 4.0, 9.0])
-    b, buffer = np.array([1.0, -2.0, 3.0]), np.empty(3)
-
-    def problem(answer):
-        return Problem(
-            (None, lambda w: answer(A @ w + b)), (lambda w: w @ P @ w / 2, lambda w: answer(P @ w))
-        )
-
-    def reused(x):
-        buffer[:] = x
-        return buffer
-
-    options = {"method": AuxMVR(a=0.3, eta=0.1), "steps": 20}
-    fresh = minimize(problem(lambda x: x), np.ones(3), **options)
-    shared = minimize(problem(reused), np.ones(3), **options)
-    np.testing.assert_array_equal(fresh.w, shared.w)
 
 
 def test_functions_with_and_without_a_sampler():
@@ -185,26 +153,6 @@ def test_functions_with_and_without_a_sampler():
     # Functions whose arguments cannot be seen are taken.
     for function in (np.sinh, lambda w, scale=2.0: scale * w, lambda *given: given[0]):
         assert FunctionObjective(function).gradient(np.zeros(2)).tolist() == [0.0, 0.0]
-
-
-def test_torch_functions_keep_tensors_and_values_become_floats():
-    torch = pytest.importorskip("torch")
-    target = torch.tensor([1.0, -2.0], dtype=torch.float64)
-
-    def value(w):
-        return ((w - target) ** 2).sum() / 2
-
-    def gradient(w):
-        w = w.detach().requires_grad_(True)
-        return torch.autograd.grad(value(w), w)[0]
-
-    proxy, w0 = FunctionProxy(value, gradient), torch.zeros(2, dtype=torch.float64)
-    assert isinstance(proxy.value(w0), float)
-    assert isinstance(proxy.gradient(w0), torch.Tensor)
-    problem = Problem((value, gradient), proxy)
-    w = minimize(problem, w0, method=ProxyProx(eta=10.0), steps=30).w
-    np.testing.assert_allclose(w.numpy(), target.numpy(), atol=1e-10)
-    assert problem.value(w) == pytest.approx(0.0, abs=1e-15)
 
 
 def test_everything_and_hvp_make_dane_and_an_audit_possible():

@@ -107,7 +107,7 @@ class Criterion:
         return AllOf((self, other))
 
 
-CHECKS = {
+CHECKS: dict[str, Callable[..., Any]] = {
     "mu": partial(positive, remedy="Use Convex(steps=K) if the objective is not strongly convex."),
     "G": nonnegative, "target_gradient_norm": nonnegative, "steps": whole, "tol": positive,
     "factor": fraction, "p": fraction,
