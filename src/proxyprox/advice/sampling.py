@@ -58,7 +58,7 @@ class SamplingPolicy:
     least: int = 500
     widest: int = 3000
     narrow: int = 10
-    memory: int = 40
+    memory: int = 20
 
 
 POLICY = SamplingPolicy()
