@@ -109,7 +109,7 @@ class Design:
     def step(self) -> int:
         """Rows of a block that stays in the cache; of sparse data, rows of a few of these."""
         if self.sparse:
-            return max(1, 4 * BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
+            return max(1, 2 * BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
         return max(1, BLOCK // self.width)
 
     def part(self, rows: slice) -> Any:
@@ -222,7 +222,7 @@ class Design:
             return self._sparse_gram(weights)
         roots = xp.sqrt(weights)
         total: Any = 0.0
-        step = max(1, 2 * BLOCK // self.width, self.width // 2) if self.in_blocks else self.rows
+        step = max(1, BLOCK // self.width, self.width // 2) if self.in_blocks else self.rows
         for rows in self._cuts(0, self.rows, step):
             part = self.part(rows)
             scaled = (part.toarray() if self.sparse else part) * roots[rows, None]
