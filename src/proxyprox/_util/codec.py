@@ -180,6 +180,8 @@ def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
 
 # -- trees as bytes --------------------------------------------------------------------------------
 
+# What JSON holds as it is.
+PLAIN = {type(None), bool, int, float, str}
 HEADER = b"proxyprox checkpoint 8\n"
 DIGEST = 16
 # Kinds of dtypes that arrays in a file may have: no objects.
@@ -212,7 +214,7 @@ class _Encoder:
 
     def node(self, item: Any, where: str) -> Any:
         kind = type(item)
-        if item is None or kind in (bool, str, int, float):
+        if kind in PLAIN or (kind is list and {*map(type, item)} <= PLAIN):
             return item
         if kind is list:
             return [self.node(part, f"{where}[{at}]") for at, part in enumerate(item)]
@@ -254,7 +256,7 @@ class _Encoder:
 
 def _column(entries: tuple[Any, ...]) -> Any:
     """Return numbers of one kind as an array, which takes less time and room than their digits."""
-    for kind, dtype in ((float, np.float64), (int, np.int64)):
+    for kind, dtype in ((float, np.float64), (int, np.int64), (bool, np.bool_)):
         if {*map(type, entries)} == {kind}:
             with contextlib.suppress(OverflowError):
                 return np.array(entries, dtype=dtype)
@@ -347,9 +349,6 @@ def _entries(column: Any) -> list[Any]:
     if type(column) is not list:
         raise ValueError("a column that is no list")
     return column
-
-
-PLAIN = (type(None), bool, int, float, str)
 
 
 class _Settings(_Encoder):
