@@ -123,6 +123,7 @@ TUNING = {
         datasets.load_digits(return_X_y=True)
     ),
 }
+MEASURES = ["src/proxyprox/sklearn/fitting.py", "src/proxyprox/sklearn/policy.py"]
 LABELS = (20, 40, 50, 100)
 
 
@@ -200,8 +201,8 @@ def losses(table: Any, labels: int, seed: int, teachers: Sequence[str]) -> dict[
     for teacher in teachers:
         rng = np.random.default_rng([seed, labels, list(TEACHERS).index(teacher)])
         answers = TEACHERS[teacher](np.append(y, y_rest), rng)
-        there = answers[len(y) :]
-        ways[f"mixture, {teacher}"] = partial(mixture, X, y, rest, there)
+        if teacher == "good":
+            ways["mixture, good"] = partial(mixture, X, y, rest, answers[len(y) :])
         ways[f"ours, {teacher}"] = partial(
             ProxyLogisticRegression().fit, X, y, X_proxy=rest, y_proxy=answers
         )
@@ -212,14 +213,19 @@ def losses(table: Any, labels: int, seed: int, teachers: Sequence[str]) -> dict[
     return found
 
 
-def ratios(mean: dict[str, float]) -> dict[str, float]:
-    """Return our losses over those that they are to be compared with."""
-    best = min(mean["LogisticRegression"], mean["LogisticRegressionCV"])
-    found = {"alone": mean["ours"] / best}
+def ratios(runs: list[dict[str, float]]) -> dict[str, float]:
+    """Return our mean loss over that which it is to be compared with, in the same draws."""
+
+    def mean(way: str, among: str = "ours") -> float:
+        return float(np.mean([run[way] for run in runs if among in run]))
+
+    best = min(mean("LogisticRegression"), mean("LogisticRegressionCV"))
+    found = {"alone": mean("ours") / best}
     for teacher in TEACHERS:
-        if f"ours, {teacher}" in mean:
-            rival = mean["mixture, good"] if teacher == "good" else mean["ours"]
-            found[teacher] = mean[f"ours, {teacher}"] / rival
+        own = f"ours, {teacher}"
+        if own in runs[0]:
+            rival = "mixture, good" if teacher == "good" else "ours"
+            found[teacher] = mean(own, own) / mean(rival, own)
     return found
 
 
@@ -227,6 +233,7 @@ def main() -> None:
     """Measure, print and record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--taught", type=int, default=10, help="draws with teachers")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--labels", type=int, nargs="*", default=LABELS)
@@ -234,7 +241,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tables", nargs="*")
     given = parser.parse_args()
-    record: dict[str, Any] = {"draws": given.draws, "tables": {}}
+    record: dict[str, Any] = {"draws": given.draws, "with teachers": given.taught, "tables": {}}
     found: dict[str, list[float]] = {}
     for name, read in (TUNING if given.tuning else TABLES).items():
         if given.tables and name not in given.tables:
@@ -243,14 +250,18 @@ def main() -> None:
         for labels in given.labels:
             begun = time.process_time()
             seeds = range(given.first, given.first + given.draws)
-            each = [losses(table, labels, seed, given.teachers) for seed in seeds]
-            mean = {way: float(np.mean([run[way] for run in each])) for way in each[0]}
+            each = [
+                losses(table, labels, seed, given.teachers if place < given.taught else ())
+                for place, seed in enumerate(seeds)
+            ]
+            known = {way: [run for run in each if way in run] for way in each[0]}
+            mean = {way: float(np.mean([run[way] for run in own])) for way, own in known.items()}
             # One standard error of ours − theirs, draw by draw.
             error = {
-                way: float(np.std([run["ours"] - run[way] for run in each]) / len(each) ** 0.5)
-                for way in each[0]
+                way: float(np.std([run["ours"] - run[way] for run in own]) / len(own) ** 0.5)
+                for way, own in known.items()
             }
-            own = ratios(mean)
+            own = ratios(each)
             for which, ratio in own.items():
                 found.setdefault(which, []).append(ratio)
             record["tables"].setdefault(name, {})[str(labels)] = {
@@ -266,7 +277,7 @@ def main() -> None:
     }
     print(record["summary"])
     if given.out:
-        write_record(given.out, record, measures=["src/proxyprox/sklearn"])
+        write_record(given.out, record, measures=MEASURES)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def test_intervals_surround_the_unregularised_estimate(binary):
     X, y, _ = binary
     fit = ProxyLogisticRegression(cv=2).fit(X[:150], y[:150], X_proxy=X[150:])
     exact = ProxyLogisticRegression(**EXACT).fit(X[:150], y[:150])
-    np.testing.assert_allclose(fit.coef_debiased_, exact.coef_, atol=1e-5)
+    np.testing.assert_allclose(fit.coef_debiased_, exact.coef_, rtol=1e-3)
     wide, narrow = fit.confidence_interval(0.99), fit.confidence_interval(0.5)
     assert (wide.low < narrow.low).all()
     assert (wide.high > narrow.high).all()
@@ -136,7 +136,7 @@ def covered(kind, runs, *, teacher, n=120, N=600):
             f = np.where(rng.random(n + N) < 0.1, 1 - y, y)
         truth = w / 2 if kind in (ProxyPoissonRegressor, ProxyGammaRegressor) else w
         proxy = {"X_proxy": X[n:], "y_proxy": f} if teacher else {}
-        fit = kind(**EXACT).fit(X[:n], y[:n], **proxy)
+        fit = kind(alpha=0.0, cv=2).fit(X[:n], y[:n], **proxy)
         found = fit.confidence_interval(0.95)
         hits += int(((found.low.ravel() <= truth) & (truth <= found.high.ravel())).sum())
         total += 3

@@ -199,13 +199,13 @@ class Fit:
         hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
         return Quadratic(hessian, -hessian @ student)
 
-    @property
-    def expected(self) -> Array:
-        """How likely each strength is before labels are seen; of no meaning for given ones."""
-        if self.settings.alpha is not None or not self.plain.family.classifier:
-            return np.full(len(self.alphas), 1 / len(self.alphas))
+    def expected(self, way: str, points: int) -> Array:
+        """Return how likely each point of a way's path is before labels are seen."""
+        given = self.settings.alpha is not None and way != "fine-tuned"
+        if given or way in (TEACHER, "mixed") or not self.plain.family.classifier:
+            return np.full(points, 1 / points)
         off = (np.log10(FITTING.strengths) - FITTING.usual) / FITTING.spread
-        found = np.exp(-(off**2) / 2)
+        found = np.exp(-((off / (2 if way == "fine-tuned" else 1)) ** 2) / 2)
         return found / found.sum()
 
     def ways(self) -> list[str]:
@@ -216,7 +216,7 @@ class Fit:
             return ["corrected"]
         teacher = self.teacher
         narrow = len(teacher.student) == teacher.loss.dim <= FITTING.exact_size
-        return [ALONE, TEACHER, "fine-tuned"] + ["mixed"] * narrow + ["corrected"] * teacher.paired
+        return [ALONE, TEACHER, "fine-tuned"] + ["mixed"] * narrow
 
     def points(self, way: str, rows: Any = slice(None)) -> Iterator[Array]:
         """Yield the points of a way's path on some of the labelled rows, or on all."""
@@ -312,20 +312,19 @@ class Fit:
         folds, ways = self._split(), self.ways()
         if not folds:
             nothing = np.full((self.design.rows, self.plain.family.outputs), np.nan)
-            place = int(self.expected.argmax()) if ways[0] == ALONE else 0
+            place = int(self.expected(ways[0], len(self.alphas)).argmax())
             trial = Trial(ways[0], place, np.zeros(0), np.zeros(0), nothing)
             return [trial], {ways[0]: np.eye(place + 1)[-1]}
         found = {way: self._try(way, folds) for way in ways}
         lowest, n = min(float(curve.min()) for curve, *_ in found.values()), self.rows.weights.sum()
         raw = dict[str, Array]()
         for way, (curve, *_) in found.items():
-            prior = self.expected if way in (ALONE, "corrected") else 1 / len(curve)
-            prior = prior / max(len(ways) - 1, 1) if way != ALONE else prior
+            prior = self.expected(way, len(curve)) / (1 if way == ALONE else max(len(ways) - 1, 1))
             if self.plain.family.known_dispersion:
-                raw[way] = prior * np.exp(-FITTING.trust * n * (curve - lowest))
+                raw[way] = prior * np.exp(-n * (curve - lowest))
             else:
                 # Of an unknown dispersion the most likely one: the mean deviance.
-                raw[way] = prior * (max(lowest, 1e-300) / curve) ** (FITTING.trust * n / 2)
+                raw[way] = prior * (max(lowest, 1e-300) / curve) ** (n / 2)
         total = sum(float(weights.sum()) for weights in raw.values())
         shares = {way: weights / total for way, weights in raw.items()}
         trials = [

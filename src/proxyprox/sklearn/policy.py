@@ -11,8 +11,7 @@ import numpy as np
 class FittingPolicy:
     """How labels and a teacher's answers are weighed, and when standard errors are given.
 
-    Set by benchmarks/labels_few.py --tuning and benchmarks/teacher_tables.py on its tuned tables,
-    except where an entry says "no record: a judgement".
+    Set by benchmarks/labels_few.py --tuning, except where an entry says otherwise.
 
     Attributes
     ----------
@@ -30,11 +29,9 @@ class FittingPolicy:
         L2 strengths tried, in units of the mean square of the columns divided by the labels.
     usual, spread : float
         Which of them is expected before labels of classes are seen: mean and deviation of the
-        decimal logarithm.
+        decimal logarithm; of the pull towards a teacher's student the deviation is twice that.
     thetas : tuple of float
         Weights θ of the labels' loss that mixtures try.
-    trust : float
-        Share of the held-out likelihood by which ways and strengths are weighed.
     fold_steps : int
         Newton steps of folds at most, for each strength. No record: a judgement.
     fold_pace : float
@@ -62,7 +59,6 @@ class FittingPolicy:
     usual: float = 0.5
     spread: float = 0.75
     thetas: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
-    trust: float = 1.0
     fold_steps: int = 12
     fold_pace: float = 0.2
     apart: float = 3.0
