@@ -74,7 +74,7 @@ def make_proxyprox(model: Any) -> ProxyProx:
     shuffled = torch.Generator().manual_seed(3)
     batches = DataLoader(TEACHER, batch_size=32, shuffle=True, generator=shuffled)  # type: ignore[arg-type]
     return ProxyProx(
-        model.parameters(), lr=10, proxy=Proxy(batches, loss), anchor="paired", stop=8,
+        model.parameters(), lr=10, proxy=Proxy(batches, loss), stop=8,
         inner=functools.partial(torch.optim.AdamW, lr=3e-3, weight_decay=0),
         model=model, proxy_mode="no_dropout",
     )  # fmt: skip

@@ -453,7 +453,6 @@ class GraphedProxy:
         self._full: CapturedGradient | None = None
         if full:
             self._full = self._capture_full_pass()
-        self._subtract: dict[float, CapturedGradient] = {}
 
     def on(self, indices: Any) -> GraphedProxy:
         """Return the same proxy on another subset of as many samples; the graphs are shared."""
@@ -489,22 +488,6 @@ class GraphedProxy:
         value = self._partial(batch)
         self._set_gradients(params, self._partial.gradients)
         return value
-
-    def subtract(self, batch: Any, params: Sequence[Any], weight: float) -> None:
-        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        if not self._partial.replays:
-            eager = CapturedGradient(
-                self.loss_of, params, batch, graph=False,
-                into=[p.grad for p in params], scale=-weight,
-            )  # fmt: skip
-            eager(batch)
-            return
-        if weight not in self._subtract:
-            # Capturing evaluates: what is being built up in the gradients is put back after it.
-            self._subtract[weight] = self._capture_gradient(
-                self._example, into=self._total, scale=-weight, keep=self._total
-            )
-        self._subtract[weight](batch)
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""

@@ -78,8 +78,6 @@ class Recipe:
         also the proxy steps of ProxyAdamW.
     inner_steps_end, inner_lr_end : optional
         Values of the two at the end of the run; between, they change linearly.
-    anchor : str
-        ``"full"`` or ``"paired"``, as the optimiser's.
     anchor_batch : int, optional
         Images of each batch of the full pass; by default as many as in an inner step. More are
         faster, but a bias that grows with BatchNorm.
@@ -122,7 +120,6 @@ class Recipe:
     inner_momentum: float = 0.0
     inner_steps_end: int | None = None
     inner_lr_end: float | None = None
-    anchor: str = "full"
     anchor_batch: int | None = None
     proxy_size: int = 2560
     proxy_mode: str = "frozen"
@@ -175,8 +172,7 @@ class Recipe:
     @property
     def needs_full_pass(self) -> bool:
         """Whether the optimiser goes over the whole proxy at every step."""
-        remembered = self.anchor == "paired" and self.correction != "plain"
-        return self.optimizer == "proxyprox" and (self.anchor == "full" or remembered)
+        return self.optimizer == "proxyprox"
 
 
 # Between two target batches the weights move far: running statistics must follow the inner steps.

@@ -309,9 +309,8 @@ class Proximal(Method):
     def images_per_step(recipe: Recipe, proxy_size: int) -> float:
         """Return the images of the target's batch, the inner steps and the full pass."""
         end = recipe.inner_steps if recipe.inner_steps_end is None else recipe.inner_steps_end
-        each = recipe.inner_batch * (2 if recipe.anchor == "paired" else 1)
-        inner = (recipe.inner_steps + end) / 2 * each
-        return recipe.batch_size + inner + (proxy_size if recipe.needs_full_pass else 0)
+        inner = (recipe.inner_steps + end) / 2 * recipe.inner_batch
+        return recipe.batch_size + inner + proxy_size
 
     def make_optimizer(self) -> Any:
         """Return ProxyProx with everything that the recipe says."""
@@ -336,7 +335,6 @@ class Proximal(Method):
             proxy=self.graphed_proxy(),
             correction=corrections[recipe.correction],
             stop=lambda k: max(1, round(steps(k))),
-            anchor=recipe.anchor,
             model=parts.model,
             proxy_mode=recipe.proxy_mode,
             probe=False,
@@ -345,8 +343,7 @@ class Proximal(Method):
 
     def step(self, k: int, *, measured: bool) -> None:
         """Take an outer step."""
-        free = self.recipe.needs_full_pass or self.parts.config.clean is None
-        self.optimizer.measure_residual = measured and free and self.recipe.anchor != "first"
+        self.optimizer.measure_residual = measured and self.parts.config.clean is None
         self.gradient.backward(self.plans["target"].next())
         self.optimizer.step()
         self.read_ledger()

@@ -100,8 +100,6 @@ class CapturedProxy:
         """Refuse: no method here needs it."""
         raise NotImplementedError("only batches are used here")
 
-    subtract = full
-
     def state_dict(self) -> dict[str, Any]:
         """Return nothing: runs are short."""
         return {}

@@ -57,8 +57,7 @@ def test_a_pass_covers_the_subset_once_and_positions_are_saved():
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("anchor", ["full", "paired"])
-def test_a_graphed_proxy_of_tensors_is_the_plain_one(device, anchor):
+def test_a_graphed_proxy_of_tensors_is_the_plain_one(device):
     x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
     data, found = DeviceTensors(x, y, device=device), []
     for graphed in (True, False):
@@ -74,7 +73,7 @@ def test_a_graphed_proxy_of_tensors_is_the_plain_one(device, anchor):
         gradient = CapturedGradient(loss, params, torch.arange(8, device=device), graph=graphed)
         proxy = GraphedProxy(plans, loss, params, graph=graphed)
         optimizer = ProxyProx(
-            params, 0.5, proxy=proxy, correction=EMA(0.5), anchor=anchor, inner=ImplicitStep(0.1),
+            params, 0.5, proxy=proxy, correction=EMA(0.5), inner=ImplicitStep(0.1),
             stop=3, probe=False,
         )  # fmt: skip
         for k in range(3):
@@ -131,8 +130,7 @@ class Drawn:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("correction", [Plain(), EMA(0.3)])
-@pytest.mark.parametrize("anchor", ["full", "paired"])
-def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction, anchor):
+def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction):
     ends = []
     for graphed in (True, False):
         data, _, _ = pictures(device=device)
@@ -146,7 +144,7 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
             whole = Drawn(lambda plans=plans: iter(plans.everything(6, shuffled=True)))
             proxy = Proxy(inner, loss, full=whole)
         optimizer = ProxyProx(
-            model.parameters(), 0.2, proxy=proxy, correction=correction, anchor=anchor, stop=3,
+            model.parameters(), 0.2, proxy=proxy, correction=correction, stop=3,
             inner=ImplicitStep(0.02), measure_residual=True, probe=False,
         )  # fmt: skip
         optimizer.zero_grad()

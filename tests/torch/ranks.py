@@ -32,7 +32,6 @@ SETTINGS = {
         "stop": pp.stopping.Relative(0.3),
         "max_inner_steps": 3,
     },
-    "paired": {"correction": EMA(0.3), "anchor": "paired"},
     "inner adamw": {"correction": Plain(), "inner": ADAMW},
     "interleaved": {"way": "interleaved"},
     "corrected": {"way": "corrected"},
@@ -41,7 +40,7 @@ SETTINGS = {
 CASES = [
     ("plain", "ddp", "shared"), ("plain", "fsdp", "replicated"),
     ("ema, residual", "ddp", "replicated"), ("ema, residual", "fsdp", "replicated"),
-    ("paired", "ddp", "shared"), ("paired", "fsdp", "shared"),
+    ("plain", "fsdp", "shared"),
     ("inner adamw", "fsdp", "replicated"), ("interleaved", "ddp", "replicated"),
     ("corrected", "fsdp", "shared"), ("corrected", "ddp", "shared"),
 ]  # fmt: skip

@@ -66,13 +66,6 @@ def test_without_everything_there_are_only_samples() -> None:
         sampled.gradient(sampled.start)
 
 
-def test_wrong_arguments_are_named() -> None:
-    with pytest.raises(TypeError, match="loss must be"):
-        FlatLoss(3, ZERO)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="params must be"):
-        FlatLoss(loss, {"w": 1.0})
-
-
 def test_a_run_begins_where_the_parameters_are() -> None:
     there = {"w": torch.full((3, 1), 2.0).double(), "b": torch.ones(1).double()}
     flat = FlatLoss(loss, there, full=torch.arange(30))

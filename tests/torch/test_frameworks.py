@@ -149,24 +149,6 @@ def test_a_compiled_model():
     assert int(model[1].num_batches_tracked) == 4, "the proxy's passes are not counted"
 
 
-@pytest.mark.filterwarnings("ignore:TF32")
-def test_channels_last_weights_keep_their_layout():
-    # oneDNN corrupts memory in some channels-last convolutions on CPUs without AVX-512.
-    with torch.backends.mkldnn.flags(enabled=False):
-        model = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
-        x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
-        optimizer = ProxyProx(
-            model.parameters(), 0.1, proxy=lambda: model(x[:1]).square().mean(), correction=EMA(0.5)
-        )
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(x).square().mean().backward()
-            optimizer.step()
-        assert model.weight.is_contiguous(memory_format=torch.channels_last)
-        kept = optimizer.state[model.weight]["estimate"]
-        assert kept.is_contiguous(memory_format=torch.channels_last)
-
-
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 def test_cuda_agrees_with_the_cpu():
     ends = []

@@ -15,7 +15,6 @@ import proxyprox as pp
 from proxyprox.torch import (
     EMA,
     ImplicitStep,
-    Plain,
     Proxy,
     ProxyAdamW,
     ProxyProx,
@@ -64,26 +63,16 @@ def network():
 
 
 OPTIONS = {
-    "plain": {"correction": Plain()},
     "decay": {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
     "measured": {"correction": EMA(0.2), "measure_residual": True},
     "criterion": {"correction": EMA(0.2), "stop": pp.stopping.NonConvex() | pp.stopping.Steps(3)},
     "sgd": {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
 }
-# Batches are paired, and a function has none.
-PAIRED = {
-    "paired": {"correction": EMA(0.2), "anchor": "paired"},
-    "pairs, measured": {"correction": Plain(), "anchor": "paired", "measure_residual": True},
-}
 
 
-@pytest.mark.parametrize("sampled", [False, True], ids=["function", "loader"])
-@pytest.mark.parametrize("name", OPTIONS | PAIRED)
-def test_extra_copies_of_the_parameters(name, sampled):
-    if name in PAIRED and not sampled:
-        pytest.skip("a function has no batches to pair")
-    options = (OPTIONS | PAIRED)[name]
-    model = network()
+@pytest.mark.parametrize("name", OPTIONS)
+def test_extra_copies_of_the_parameters(name):
+    model, options = network(), OPTIONS[name]
     x = torch.randn(2, WIDTH)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     one_layer = size / 12
@@ -91,7 +80,7 @@ def test_extra_copies_of_the_parameters(name, sampled):
     def loss(batch):
         return model(batch).square().mean()
 
-    proxy = Proxy([x[:1], x[1:]], loss) if sampled else (lambda: loss(x))
+    proxy = Proxy([x[:1], x[1:]], loss)
     given = {"inner": ImplicitStep(0.01), "stop": 3, **options}
     optimizer = ProxyProx(model.parameters(), 0.1, proxy=proxy, probe=False, **given)
 

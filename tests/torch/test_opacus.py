@@ -80,20 +80,6 @@ def test_proxy_passes_leave_per_sample_gradients_alone(method, engine):
     assert sum(steps for *_, steps in history) == setting.inside.ledger.target_gradients == 4
 
 
-@pytest.mark.filterwarnings("ignore:Using a non-full backward hook")
-@pytest.mark.parametrize("method", METHODS)
-def test_ghost_clipping_works(method):
-    setting = Setting(
-        method, grad_sample_mode="ghost", criterion=nn.CrossEntropyLoss(), poisson_sampling=False
-    )
-    before = setting.weights()
-    for _ in range(2):
-        setting.backward()
-        setting.optimizer.step()
-    assert not torch.equal(setting.weights(), before)
-    assert setting.inside.ledger.target_gradients == 2
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_without_noise_and_clipping_the_step_is_the_one_without_opacus(method):
     private = Setting(method, noise_multiplier=0.0, max_grad_norm=1e6, poisson_sampling=False)

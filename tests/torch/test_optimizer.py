@@ -125,16 +125,6 @@ def test_parameters_without_a_gradient_are_left_alone(toy, inner):
         assert weight.grad is not None
 
 
-def test_parameters_that_the_proxy_does_not_see(toy):
-    """Their proxy gradient is zero: the implicit steps approach the SGD step −η g."""
-    extra = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
-    params = [*toy.params, extra]
-    optimizer = ProxyProx(params, 0.1, proxy=toy.proxy, stop=80, inner=ImplicitStep(0.1))
-    (toy.loss() + (extra**2).sum()).backward()
-    optimizer.step()
-    torch.testing.assert_close(extra.detach(), torch.full((2,), 0.8, dtype=torch.float64))
-
-
 def test_sparse_gradients_are_refused_with_the_remedy():
     table = torch.nn.Embedding(5, 2, sparse=True)
     optimizer = ProxyProx(table.parameters(), 0.1, proxy=lambda: (table.weight**2).sum())

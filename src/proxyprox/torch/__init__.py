@@ -25,11 +25,11 @@ require("torch", extra="torch", purpose="proxyprox.torch")
 
 from proxyprox.corrections import EMA, Mean, Plain
 from proxyprox.inner.base import NonFiniteError
+from proxyprox.torch.base import read_metrics
 from proxyprox.torch.checks import BatchStatisticsWarning, ProxyScaleWarning, RandomProxyWarning
 from proxyprox.torch.choosing import Candidate, WayChoice, choose_way
 from proxyprox.torch.fisher import FisherProxy
 from proxyprox.torch.inner import ImplicitStep
-from proxyprox.torch.monitor import read_metrics
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxied import Proxied, ProxyAdamW, ProxyStepWarning
 from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
 
-from proxyprox._util.validation import flag, message
+from proxyprox._util.validation import flag, message, offers
 from proxyprox.result import Ledger
 from proxyprox.torch.checks import check_model
 from proxyprox.torch.distributed import full_value, parameters_of
@@ -45,8 +46,9 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
 
     It saves more than tensors, in a text of its first group. ``own_state()`` returns that,
     ``load_own(extra)`` takes it back, ``check_extra(extra)`` refuses or warns before anything is
-    changed, and ``fill_state()`` puts zeros where steps will put tensors. ``newest()`` returns the
-    newest step's numbers for a log.
+    changed, and ``fill_state()`` puts zeros where steps will put tensors. ``advance(begun)``
+    takes a step with the gradients in ``.grad``, if there are any, and pays for it. ``newest()``
+    returns the newest step's numbers for a log.
     """
 
     _placeholders = False
@@ -72,10 +74,37 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
         """The proxy in use."""
         return self._proxy  # type: ignore[no-any-return]
 
-    def pay(self, gradients: int, begun: float) -> None:
-        """Enter a step that began at a time and took some gradients of the target."""
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step with the gradients in ``.grad``.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Clears the gradients, computes the loss, calls ``backward`` and returns the loss.
+
+        Returns
+        -------
+        loss : tensor or None
+            What the closure returned.
+        """
+        if self.is_trial_step(closure):
+            return None
+        if closure is not None:
+            self.before_closure()
+        begun = time.perf_counter()
+        with torch.enable_grad():
+            loss = None if closure is None else closure()
+        self.advance(begun)
+        return loss
+
+    def before_closure(self) -> None:
+        """Do what comes before the first gradient of the target."""
+
+    def pay(self, begun: float) -> None:
+        """Enter a step on one gradient of the target that began at a time."""
         self._k += 1
-        self.ledger.target_gradients += gradients
+        self.ledger.target_gradients += 1
         self.ledger.seconds += time.perf_counter() - begun
 
     def metrics(self) -> dict[str, float]:
@@ -162,3 +191,50 @@ def is_trial(optimizer: Any, closure: Any) -> bool:
     found = [p.grad for p in parameters_of(optimizer) if p.grad is not None]
     nonzero = [full_value((gradient != 0).sum()) for gradient in found]
     return bool(found) and not any(bool(count) for count in nonzero)
+
+
+# -- loggers --------------------------------------------------------------------------------------
+
+
+def unwrap_optimizer(optimizer: Any) -> Any:
+    """Return what is behind the wrappers of Lightning, Fabric and Accelerate."""
+    # Some of them pass for its class, but with the attributes of the moment they were made.
+    while hasattr(optimizer, "optimizer"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def read_metrics(optimizer: Any, prefix: str = "proxyprox") -> dict[str, float]:
+    """Return ``optimizer.metrics()`` as loggers want it.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+        One of this package, itself or in the wrapper of Lightning, Fabric or Accelerate.
+    prefix : str
+        Put before every name, with a slash.
+
+    Returns
+    -------
+    metrics : dict of str to float
+        θ, the displacement, the residual, the learning rate and what was paid, by names such as
+        ``"proxyprox/theta"``. What was not measured is left out.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from proxyprox.torch import ProxyProx
+    >>> w = torch.nn.Parameter(torch.ones(2))
+    >>> optimizer = ProxyProx([w], lr=0.1, proxy=lambda: w.square().sum(), measure_residual=True)
+    >>> w.sum().backward()
+    >>> optimizer.step()
+    >>> metrics = read_metrics(optimizer)
+    >>> metrics["proxyprox/target_gradients"], metrics["proxyprox/residual"] > 0
+    (1.0, True)
+    """
+    found = unwrap_optimizer(optimizer)
+    if not offers(found, "metrics"):
+        allowed = "an optimiser of proxyprox.torch, or one wrapped"
+        raise TypeError(message("optimizer", type(found).__name__, allowed))
+    values = found.metrics().items()
+    return {f"{prefix}/{name}": value for name, value in values if not math.isnan(value)}

@@ -7,13 +7,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import (
-    as_list,
     flag,
     fraction,
     message,
@@ -25,11 +25,36 @@ from proxyprox._util.validation import (
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch.distributed import full_value, parameters_of
-from proxyprox.torch.policy import PROBE
 from proxyprox.torch.proxy import MODES, Proxy, Tensors, proxy_passes
 
 # Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class ProbePolicy:
+    """When a proxy, or steps on it, are warned of. No record: judgements.
+
+    Attributes
+    ----------
+    look_every : int
+        Outer steps between two looks at whether proxy steps lower the loss that they step on, and
+        at which of several proxies agrees with the target.
+    looks : int
+        Looks whose mean is judged: steps that overshoot go up and down in turn.
+    rise : float
+        Mean relative rise of that loss from which on steps are called too long.
+    scale : float
+        Length of the proxy's gradient over the target's from which on units are called different.
+    """
+
+    look_every: int = 25
+    looks: int = 4
+    rise: float = 0.25
+    scale: float = 30.0
+
+
+PROBE = ProbePolicy()
 
 
 class RandomProxyWarning(UserWarning):
@@ -46,7 +71,7 @@ class ProxyScaleWarning(UserWarning):
 
 def check_settings(optimizer: Any) -> None:
     """Check everything that belongs to no parameter group."""
-    correction, anchor = optimizer.correction, optimizer.anchor
+    correction = optimizer.correction
     if isinstance(correction, type) or getattr(correction, "two_points", True):
         allowed = "a correction of one point, such as Plain(), EMA(0.1) or Mean()"
         raise TypeError(message("correction", correction, allowed))
@@ -54,10 +79,6 @@ def check_settings(optimizer: Any) -> None:
     if not (isinstance(weight, (int, float)) and weight == 0):
         remedy = "1 is the method of the paper; less leans towards the proxy."
         fraction("correction_weight", weight, remedy)
-    one_of("anchor", anchor, ("full", "paired"))
-    if anchor == "paired" and not getattr(optimizer.proxy, "sampled", False):
-        remedy = 'Use Proxy(loader, loss), or anchor="full".'
-        raise ValueError(message("anchor", anchor, '"full" for a proxy without batches', remedy))
 
 
 def check_model(optimizer: Any) -> None:
@@ -71,17 +92,6 @@ def check_model(optimizer: Any) -> None:
     if mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
-
-
-def listed_params(params: Any) -> list[Any]:
-    """Return the tensors or groups that an optimiser is given."""
-    allowed = "an iterable of tensors or of groups, not empty"
-    if isinstance(params, torch.Tensor):
-        text = "should be an iterable of Tensors or dicts"  # torch's words, which its users know
-        raise TypeError(f"params argument given to the optimizer {text}, got a tensor")
-    if not (listed := as_list("params", params, allowed)):
-        raise ValueError(message("params", params, allowed))
-    return listed
 
 
 def check_lr(lr: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
@@ -192,7 +202,7 @@ def check_full_batches(proxy: Proxy, model: Any | None) -> None:
         warn(
             "BatchNorm normalises by the batch, and the proxy's full passes use other batches "
             "than its inner steps: they differentiate two functions, and long runs diverge. Leave "
-            'out full=, so that both draw batches alike; or use anchor="paired".',
+            "out full=, so that both draw batches alike.",
             BatchStatisticsWarning,
         )
 

@@ -17,8 +17,26 @@ import torch
 from proxyprox._util.files import atomic_output, locked
 from proxyprox._util.validation import Words, message, positive
 from proxyprox.advice.choice import Choice
-from proxyprox.torch.policy import HALVING
 from proxyprox.torch.ways import Way, as_way
+
+
+@dataclass(frozen=True)
+class HalvingPolicy:
+    """How much ``choose_way`` may cost. The price is the one promised to users.
+
+    Attributes
+    ----------
+    runs : float
+        Full runs in all.
+    factor : int
+        By what the number of candidates is divided in every round, down to fewer than this.
+    """
+
+    runs: float = 3.0
+    factor: int = 3
+
+
+HALVING = HalvingPolicy()
 
 
 @dataclass(frozen=True)

@@ -151,11 +151,6 @@ class Ranks:
         part = take_rows(batch, slice(first, last), length)
         return part, size(part) / size(batch)
 
-    def split_gradients(self, params: Sequence[Any]) -> None:
-        """Leave the gradients to the first rank, so that the next sum counts them once."""
-        if self.shared and not is_sharded(params) and dist.get_rank(self.group) > 0:
-            torch._foreach_zero_([p.grad for p in params if p.grad is not None])
-
     def join(self, params: Sequence[Any], value: Any) -> Any:
         """Sum the ranks' gradients, if they are of different rows, and return the full loss."""
         count = self.count

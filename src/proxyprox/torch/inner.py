@@ -14,8 +14,8 @@ from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Progress, Steps
-from proxyprox.torch.checks import check_dependence, probe_proxy
-from proxyprox.torch.distributed import copy_into, full_value
+from proxyprox.torch.checks import probe_proxy
+from proxyprox.torch.distributed import full_value
 from proxyprox.torch.proxy import Tensors, clear, gradients
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # Below it η counts as 0 (the end of a schedule): its inverse would overflow.
 SMALLEST_ETA = 1e-30
-# Parts in which networks are exchanged: few calls, and no third copy of the whole.
-SWAPS = 8
 INNER = "an ImplicitStep, or a function from parameters to a torch.optim.Optimizer"
 
 
@@ -32,9 +30,8 @@ INNER = "an ImplicitStep, or a function from parameters to a torch.optim.Optimiz
 class Block:
     """Parameters of one group that have a gradient, and their share of the subproblem.
 
-    ``φ(w) = L̂(w) + weight·⟨linear, w − c⟩ + ‖w − c‖²/(2η)``. Either all of the parameters have an
-    estimate from earlier steps or none has. ``target`` is g_k; with pairs and a full pass it
-    becomes ``θ·m + ∇L̂(w_k)``, since a fourth copy of the parameters would be needed otherwise.
+    ``φ(w) = L̂(w) + θ⟨m, w − c⟩ + ‖w − c‖²/(2η)``, with θ in ``weight`` and m in ``correction``.
+    Either all of the parameters have an estimate from earlier steps or none has. ``target`` is g_k.
     Coupled decay belongs into g_k; decoupled decay, here times η, is the share of the weights that
     is subtracted after the step.
     """
@@ -47,7 +44,6 @@ class Block:
     decoupled_decay: float
     correction: Tensors = field(default_factory=list)
     centre: Tensors = field(default_factory=list)
-    linear: Tensors = field(default_factory=list)
     weight: float = 1.0
 
     @property
@@ -80,12 +76,12 @@ class Block:
         if relative > 0:
             torch._foreach_lerp_(self.params, self.centre, relative / (1 + relative))
         torch._foreach_add_(self.params, gradients(self.params), alpha=-step)
-        torch._foreach_add_(self.params, self.linear, alpha=-step * self.weight)
+        torch._foreach_add_(self.params, self.correction, alpha=-step * self.weight)
 
     def complete_gradient(self, *, at_centre: bool) -> None:
         """Turn ∇L̂(w) in ``.grad`` into ∇φ(w), in place."""
         found = gradients(self.params)
-        torch._foreach_add_(found, self.linear, alpha=self.weight)
+        torch._foreach_add_(found, self.correction, alpha=self.weight)
         if self.pull > 0 and not at_centre:
             # Two scaled additions need no copy of w − c. They round like w itself does in a step
             # that is stable, one with γ/η ≤ 2.
@@ -96,19 +92,6 @@ class Block:
 def copy_tensors(tensors: Tensors) -> list[Any]:
     """Return a copy of every tensor, strides and signs of zero included."""
     return list(torch._foreach_mul(tensors, 1.0))
-
-
-def swap(first: Tensors, second: Tensors) -> None:
-    """Exchange the contents of two lists of tensors, with a copy of a few of them at a time."""
-    size = -(-len(first) // SWAPS)
-    for at in range(0, len(first), size):
-        one, other = first[at : at + size], second[at : at + size]
-        kept = copy_tensors(one)
-        copy_into(one, other)
-        copy_into(other, kept)
-        del kept  # before the next ones are copied
-    # A step may be inside autocast, whose low-precision copies of the weights live until it ends.
-    torch.clear_autocast_cache()
 
 
 @dataclass(frozen=True)
@@ -234,17 +217,6 @@ class OuterStep:
     keeps: bool
     probe: bool
 
-    @property
-    def paired(self) -> bool:
-        """Whether every minibatch is evaluated at w_k too."""
-        return self.optimizer.anchor == "paired"
-
-    @property
-    def full(self) -> bool:
-        """Whether ∇L̂(w_k) is needed as a whole."""
-        measured = self.optimizer.measure_residual or not isinstance(self.rule, Steps)
-        return self.optimizer.proxy is not None and (not self.paired or self.keeps or measured)
-
 
 class InnerSolve:
     """The minimisation of one subproblem.
@@ -291,18 +263,7 @@ class InnerSolve:
             probe_proxy(proxy, batch)
         self.has_full_gradient = False
         proxy.partial(batch, self.params)
-        if t == outer.k == 0 and not outer.full:
-            check_dependence(self.params)
         ledger.proxy_sampled_gradients += 1
-        if outer.paired:
-            centre = [c for block in self.blocks for c in block.centre]
-            swap(self.params, centre)
-            try:
-                weight = 1.0 if outer.full else self.optimizer.correction_weight
-                proxy.subtract(batch, self.params, weight)
-            finally:
-                swap(self.params, centre)
-            ledger.proxy_sampled_gradients += 1
 
     def compute_full_gradient(self) -> None:
         """Put ∇L̂(w) into ``.grad`` unless it is there."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from proxyprox._util.validation import flag, generator, message, whole
+from proxyprox._util.validation import flag, generator, whole
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import StepRecord
 from proxyprox.stopping import Criterion, Steps
@@ -58,9 +57,6 @@ class ProxyProx(ProxyOptimizer):
         When an inner solve ends: a number of steps, one of the core's criteria (``Steps``,
         ``RandomSteps``, the paper's rules, joined by ``|`` and ``&``), or a function of the outer
         step that returns either. Rules on the residual cost a full proxy gradient a look.
-    anchor : {"full", "paired"}
-        ∇L̂(w_k) by a full pass, or each inner minibatch evaluated at w and at w_k (as SVRG does),
-        which needs no full pass with ``Plain`` but two gradients an inner step.
     weight_decay : float
         λ. Coupled, λ w_k is added to g_k as in ``torch.optim.SGD``.
     decoupled_weight_decay : bool
@@ -95,8 +91,7 @@ class ProxyProx(ProxyOptimizer):
     -----
     Memory beyond parameters and gradients: w_k, m_k and one gradient of the proxy, three copies
     in all, and what a torch inner optimiser keeps. No second network. Clipping clips ``g_k``, and
-    ``.grad`` stays as it was, except with a paired anchor and a full pass, where its memory is
-    needed: it is then the step's estimate of ∇L(w_k).
+    ``.grad`` stays as it was.
 
     References
     ----------
@@ -127,7 +122,6 @@ class ProxyProx(ProxyOptimizer):
         correction_weight: float = 1.0,
         inner: Any = IMPLICIT,
         stop: int | Criterion | Callable[[int], int | Criterion] = TWENTY,
-        anchor: str = "full",
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = False,
         model: Any | None = None,
@@ -140,7 +134,6 @@ class ProxyProx(ProxyOptimizer):
         self.correction = correction
         self.correction_weight = correction_weight
         self.stop = stop
-        self.anchor = anchor
         self.measure_residual = flag("measure_residual", measure_residual)
         self.max_inner_steps = whole("max_inner_steps", max_inner_steps)
         self.record: StepRecord | None = None
@@ -150,8 +143,7 @@ class ProxyProx(ProxyOptimizer):
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
         checks.check_group(defaults, self._proxy)
-        listed = checks.listed_params(params)
-        super().__init__(listed, defaults, self._proxy, model, proxy_mode, probe)
+        super().__init__(params, defaults, self._proxy, model, proxy_mode, probe)
         checks.check_settings(self)
         checks.stopping_rule(stop, 0)
         self.correction_weight = float(correction_weight)
@@ -159,34 +151,16 @@ class ProxyProx(ProxyOptimizer):
         groups = [group["params"] for group in self.param_groups]
         self._stepper = as_stepper(inner, groups)
 
-    # -- the step ---------------------------------------------------------------------------
-
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one outer step with the gradients in ``.grad``.
-
-        Parameters
-        ----------
-        closure : callable, optional
-            Clears the gradients, computes the loss, calls ``backward`` and returns the loss.
-
-        Returns
-        -------
-        loss : tensor or None
-            What the closure returned.
-        """
-        begun = time.perf_counter()
-        if self.is_trial_step(closure):
-            return None
-        with torch.enable_grad():
-            loss = None if closure is None else closure()
-        if blocks := make_blocks(self):
-            rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
-            outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
-            steps, seen = take_step(blocks, outer)
-            self.pay(1, begun)
-            self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
-        return loss
+    def advance(self, begun: float) -> None:
+        """Take one outer step with the gradients in ``.grad``."""
+        blocks = make_blocks(self)
+        if not blocks:
+            return
+        rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
+        outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
+        steps, seen = take_step(blocks, outer)
+        self.pay(begun)
+        self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
 
     def newest(self) -> dict[str, float]:
         """Return the newest step's numbers."""
@@ -210,14 +184,8 @@ class ProxyProx(ProxyOptimizer):
         """
         checks.check_group({**self.defaults, **param_group}, self._proxy)
         super().add_param_group(param_group)
-        params = self.param_groups[-1]["params"]
-        for p in params:
-            if not (p.is_floating_point() or p.is_complex()) or p.layout != torch.strided:
-                self.param_groups.pop()
-                got = f"one of dtype {p.dtype} and layout {p.layout}"
-                raise TypeError(message("params", got, "dense tensors of a floating-point dtype"))
         if self._stepper is not None:
-            self._stepper.add_params(params)
+            self._stepper.add_params(self.param_groups[-1]["params"])
 
     # -- saving -----------------------------------------------------------------------------
 
@@ -255,7 +223,6 @@ class ProxyProx(ProxyOptimizer):
         return {
             "correction": describe(self.correction),
             "correction_weight": repr(self.correction_weight),
-            "anchor": self.anchor,
             "proxy": type(self._proxy).__name__,
             "proxy_mode": self.proxy_mode if self.model is not None else "without a model",
             "inner": self._stepper.name,

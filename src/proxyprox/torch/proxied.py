@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-from proxyprox._util.validation import message, whole
+from proxyprox._util.validation import Words, message, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch import checks
 from proxyprox.torch.base import ProxyOptimizer
+from proxyprox.torch.checks import PROBE
 from proxyprox.torch.distributed import (
     copy_into,
     full_value,
@@ -23,9 +25,7 @@ from proxyprox.torch.distributed import (
     set_gradients,
 )
 from proxyprox.torch.inner import copy_tensors
-from proxyprox.torch.policy import PROBE
-from proxyprox.torch.proxy import as_proxy, clear, gradients
-from proxyprox.torch.several import SeveralProxies
+from proxyprox.torch.proxy import Tensors, as_proxy, clear, gradients
 from proxyprox.torch.ways import Way, as_way
 
 
@@ -176,39 +176,23 @@ class Proxied(ProxyOptimizer):
             self.ledger.seconds += time.perf_counter() - begun
         return max(0, left - number)
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step on the target with the gradients in ``.grad``, and those on the proxy.
+    def before_closure(self) -> None:
+        """Take the proxy steps that come before the first gradient of the target."""
+        self.pretrain()
 
-        Parameters
-        ----------
-        closure : callable, optional
-            Clears the gradients, computes the loss, calls ``backward`` and returns the loss.
-
-        Returns
-        -------
-        loss : tensor or None
-            What the closure returned.
-        """
-        if self.is_trial_step(closure):
-            return None
-        if closure is not None:
-            self.pretrain()
-        begun = time.perf_counter()
-        with torch.enable_grad():
-            loss = None if closure is None else closure()
+    def advance(self, begun: float) -> None:
+        """Take one step on the target with the gradients in ``.grad``, and those on the proxy."""
         params = [p for p in parameters_of(self) if p.grad is not None]
         if not params:
-            return loss
+            return
         checks.check_dense(params)
         if self._k == self.target_steps:
             found = f"step {self._k + 1} of target_steps={self.target_steps}"
             checks.warn(f"{found}: the learning rate has fallen to 0.", UserWarning)
         with self._undone_if_failing(params) as target:
             self._take_step(params, target)
-        self.pay(1, begun)
+        self.pay(begun)
         self._between = 0
-        return loss
 
     def _take_step(self, params: list[Any], target: Sequence[Any]) -> None:
         way, first, self._between = self.way, self._k == 0, 0
@@ -258,12 +242,8 @@ class Proxied(ProxyOptimizer):
             return gradients(params)
         if weight == 1:
             return target
-        if any(p.grad is g for p, g in zip(params, target, strict=True)):
-            return list(torch._foreach_mul(target, weight))
-        scaled = gradients(params)  # in the memory of the correction's proxy gradient
-        copy_into(scaled, target)
-        torch._foreach_mul_(scaled, weight)
-        return scaled
+        clear(params)  # what the correction has left there makes room
+        return list(torch._foreach_mul(target, weight))
 
     def _update_correction(self, params: list[Any], target: Sequence[Any]) -> list[Any]:
         """Return m_k: the old estimate and the newest difference, on one batch of the proxy."""
@@ -399,37 +379,92 @@ class ProxyAdamW(Proxied):
         Parameters, or groups of them with their own ``lr``, ``weight_decay``, ….
     lr : float or one-element tensor
         AdamW's learning rate.
-    proxy, way, target_steps, proxy_steps, model, proxy_mode, probe
+    proxy
         As in :class:`Proxied`.
-    **adamw
-        Options of ``torch.optim.AdamW``: ``betas``, ``eps``, ``weight_decay``, ``fused``, ….
+    **options
+        ``way``, ``target_steps``, ``proxy_steps``, ``model``, ``proxy_mode`` and ``probe``, as in
+        :class:`Proxied`; and those of ``torch.optim.AdamW``: ``betas``, ``weight_decay``, ….
     """
 
-    def __init__(
-        self,
-        params: Any,
-        lr: Any = 1e-3,
-        *,
-        proxy: Any,
-        way: Way | str | None = None,
-        target_steps: int | None = None,
-        proxy_steps: int | None = None,
-        model: Any | None = None,
-        proxy_mode: str = "frozen",
-        probe: bool = True,
-        **adamw: Any,
-    ) -> None:
-        checks.check_lr(lr)
-        params = checks.listed_params(params)
-        groups = [dict(g) if isinstance(g, Mapping) else g for g in params]
-        super().__init__(
-            torch.optim.AdamW(groups, lr=lr, **adamw), proxy=proxy, way=way,
-            target_steps=target_steps, proxy_steps=proxy_steps, model=model,
-            proxy_mode=proxy_mode, probe=probe,
-        )  # fmt: skip
+    def __init__(self, params: Any, lr: Any = 1e-3, *, proxy: Any, **options: Any) -> None:
+        given = [] if isinstance(params, torch.Tensor) else params
+        groups = [dict(g) if isinstance(g, Mapping) else g for g in given]
+        own = [name for name in inspect.signature(Proxied).parameters if name in options]
+        ours = {name: options.pop(name) for name in own}
+        adamw = torch.optim.AdamW(groups or params, lr=lr, **options)
+        super().__init__(adamw, proxy=proxy, **ours)
 
 
 def inner_product(ones: Sequence[Any] | None, others: Sequence[Any]) -> float:
     """Return the inner product of two lists of tensors, 0 with None; this waits for the device."""
     pairs = [] if ones is None else zip(ones, others, strict=True)
     return float(full_value(sum((one * other).sum(dtype=torch.float64) for one, other in pairs)))
+
+
+class SeveralProxies:
+    """Proxies from which batches are drawn as often as their gradients agree with the target's.
+
+    The weight of a proxy is the mean of the cosines between its gradients and the target's, or 0 if
+    that is negative.
+    """
+
+    sampled = True
+
+    def __init__(self, proxies: Sequence[Any]) -> None:
+        found = [as_proxy(proxy) for proxy in proxies]
+        if not found or None in found:
+            got = Words(f"a list of {len(found)}, with None" if found else "an empty list")
+            raise ValueError(message("proxy", got, "one proxy or more"))
+        self.proxies: list[Any] = found
+        self.cosines, self.looks = [0.0] * len(found), 0
+        self.drawn = [0] * len(found)
+
+    @property
+    def weights(self) -> list[float]:
+        """The share of each proxy in the batches; equal if none agrees, or none was compared."""
+        useful = [max(0.0, cosine) for cosine in self.cosines]
+        total = sum(useful)
+        return [u / total for u in useful] if total else [1 / len(useful)] * len(useful)
+
+    def compare(self, params: Tensors, target: Tensors) -> None:
+        """Enter the cosine between a gradient of the target and one of each proxy."""
+        self.looks += 1
+        size = checks.length(target)
+        for i, proxy in enumerate(self.proxies):
+            proxy.partial(proxy.sample(), params)
+            found = gradients(params)
+            product = sum(
+                full_value((g * t).sum(dtype=torch.float64))
+                for g, t in zip(found, target, strict=True)
+            )
+            cosine = float(product) / max(size * checks.length(found), 1e-300)
+            self.cosines[i] += (cosine - self.cosines[i]) / self.looks
+        self.drawn = [0] * len(self.proxies)
+
+    def sample(self) -> Any:
+        """Draw a batch of the proxy that is furthest behind its share."""
+        count, weights = sum(self.drawn) + 1, self.weights
+        behind = [count * w - n for w, n in zip(weights, self.drawn, strict=True)]
+        i = behind.index(max(behind))
+        self.drawn[i] += 1
+        return i, self.proxies[i].sample()
+
+    def partial(self, batch: Any, params: Tensors) -> Any:
+        """Set ``.grad`` to the gradient of a batch and return its loss."""
+        return self.proxies[batch[0]].partial(batch[1], params)
+
+    def loss(self, batch: Any) -> Any:
+        """Return the loss of a batch, without gradient."""
+        return self.proxies[batch[0]].loss(batch[1])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights and positions."""
+        own = {"cosines": list(self.cosines), "looks": self.looks, "drawn": list(self.drawn)}
+        return {**own, "proxies": [proxy.state_dict() for proxy in self.proxies]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go back to saved weights and positions."""
+        self.cosines, self.drawn = list(state["cosines"]), list(state["drawn"])
+        self.looks = int(state["looks"])
+        for proxy, saved in zip(self.proxies, state["proxies"], strict=True):
+            proxy.load_state_dict(saved)

@@ -270,8 +270,8 @@ class Proxy:
             torch._foreach_div_(found, total)
         return value / total
 
-    # A minibatch may be evaluated twice, at w and at w_k: a loss that normalises it in place would
-    # see two different ones. So the loss gets copies.
+    # A minibatch may be evaluated twice: a loss that normalises it in place would see two different
+    # ones. So the loss gets copies.
 
     def sample(self) -> Any:
         """Draw the next minibatch, starting a new pass where one ends."""
@@ -290,11 +290,6 @@ class Proxy:
         """Set ``.grad`` to the minibatch's gradient and return its loss, detached."""
         clear(params)
         return self.ranks.join(params, self._backward(copy_tree(batch), params, 1.0))
-
-    def subtract(self, batch: Any, params: Tensors, weight: float) -> None:
-        """Subtract ``weight`` times the minibatch's gradient from ``.grad``."""
-        self.ranks.split_gradients(params)
-        self.ranks.join(params, self._backward(copy_tree(batch), params, -weight))
 
     def loss(self, batch: Any) -> Any:
         """Return a minibatch's loss, or for None the whole proxy's, without gradient."""
@@ -400,7 +395,7 @@ def own_generator(loader: Any) -> Any | None:
 
 def as_proxy(proxy: Any) -> Proxy | None:
     """Accept a proxy, a function, or None for no proxy (which is SGD)."""
-    if proxy is None or offers(proxy, "full", "sample", "partial", "subtract", "loss"):
+    if proxy is None or offers(proxy, "full", "sample", "partial", "loss"):
         return proxy  # type: ignore[no-any-return]
     if not isinstance(proxy, (type, torch.nn.Module)) and callable(proxy) and takes(proxy, 0):
         return FunctionProxy(proxy)

@@ -89,7 +89,7 @@ def update_correction(block: Block, outer: OuterStep) -> None:
     else:
         torch._foreach_mul_(estimate, of_kept)
         torch._foreach_add_(estimate, block.target, alpha=of_new)
-    if outer.full:
+    if outer.optimizer.proxy is not None:
         torch._foreach_add_(estimate, [p.grad for p in block.params], alpha=-of_new)
     if block.coupled_decay:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
@@ -110,7 +110,7 @@ def take_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | No
     params = [p for block in blocks for p in block.params]
     try:
         with checks.watched_passes(optimizer, params, outer.k, outer.probe):
-            if probe and not outer.paired:
+            if probe:
                 checks.check_full_batches(optimizer.proxy, optimizer.model)
             return proximal_step(blocks, outer)
     finally:
@@ -137,8 +137,6 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     moving = [block for block in blocks if block.moves]
     value = correct(blocks, outer)
     try:
-        for block in moving:
-            prepare_subproblem(block, outer)
         outer.stepper.begin(outer.k)
         steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
         if outer.probe and moving:
@@ -159,41 +157,27 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     return steps, seen
 
 
-def correct(blocks: list[Block], outer: OuterStep) -> Any | None:
-    """Update the corrections, and return L̂(w_k) if its gradient is still in ``.grad``."""
+def correct(blocks: list[Block], outer: OuterStep) -> Any:
+    """Update the corrections, and return L̂(w_k), whose gradient is in ``.grad``."""
     optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
     proxy: Any = optimizer.proxy
-    value = None
     if probe and not proxy.sampled:
         checks.probe_proxy(proxy)
-    if outer.full:
-        params = [p for block in blocks for p in block.params]
-        value = proxy.full(params)
-        if outer.k == 0:
-            checks.check_dependence(params)
-        found = gradients(params)
-        if probe:
-            checks.check_loss(value)
-            target = [g for block in blocks for g in block.target]
-            checks.compare_lengths(checks.length(found), checks.length(target))
-        optimizer.ledger.proxy_gradients += 1
+    params = [p for block in blocks for p in block.params]
+    value = proxy.full(params)
+    if outer.k == 0:
+        checks.check_dependence(params)
+    found = gradients(params)
+    if probe:
+        checks.check_loss(value)
+        target = [g for block in blocks for g in block.target]
+        checks.compare_lengths(checks.length(found), checks.length(target))
+    optimizer.ledger.proxy_gradients += 1
     for block in blocks:
         update_correction(block, outer)
-        if not block.moves:
+        block.weight = optimizer.correction_weight
+        if block.moves:
+            block.centre = copy_tensors(block.params)
+        else:
             clear(block.params)  # or a torch inner optimiser would move it
-    return None if outer.paired else value
-
-
-def prepare_subproblem(block: Block, outer: OuterStep) -> None:
-    """Set centre and linear term."""
-    optimizer = outer.optimizer
-    block.centre = copy_tensors(block.params)
-    block.linear, block.weight = block.correction, optimizer.correction_weight
-    if outer.paired and outer.full:
-        # The pairs cancel ∇L̂(w_k) on average: it comes back in the linear term.
-        block.linear = [p.grad for p in block.params]
-        if getattr(optimizer.proxy, "static", False):
-            block.linear = copy_tensors(block.linear)  # the next gradient lies in the same memory
-        torch._foreach_add_(block.linear, block.correction, alpha=block.weight)
-        clear(block.params)
-        block.target, block.weight = block.linear, 1.0
+    return value

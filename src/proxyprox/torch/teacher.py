@@ -166,11 +166,7 @@ class TeacherLoss:
         remedy = "Make it with estimate_confusion(labels=..., answers=..., classes=...)."
         square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
         if not square or not bool(((matrix > 0).all() & ((matrix.sum(1) - 1).abs() < 1e-2)).all()):
-            got = Words(f"shape {tuple(matrix.shape)}")
-            if square:
-                got = Words(
-                    f"a least entry of {matrix.min():.3g}, rows that sum to {matrix.sum(1)}"
-                )
+            got = Words(f"shape {tuple(matrix.shape)}, rows that sum to {matrix.sum(-1)}")
             allowed = "square, of numbers above 0, with rows that sum to 1"
             raise ValueError(message("confusion", got, allowed, remedy))
         if self.task == "regression" or self.temperature != 1:

@@ -6,7 +6,23 @@ import math
 from dataclasses import dataclass, replace
 
 from proxyprox._util.validation import flag, fraction, message, nonnegative, one_of, positive, whole
-from proxyprox.torch.policy import SCHEDULE
+
+
+@dataclass(frozen=True)
+class SchedulePolicy:
+    """The learning rate of a way.
+
+    Attributes
+    ----------
+    warmup : float
+        Share of the steps over which it rises. No record: the share that hand-written schedules of
+        the cases in ``docs/results/torch`` use.
+    """
+
+    warmup: float = 0.05
+
+
+SCHEDULE = SchedulePolicy()
 
 
 @dataclass(frozen=True)

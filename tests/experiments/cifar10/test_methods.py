@@ -16,7 +16,7 @@ from experiments.cifar10.training import Training  # noqa: E402
 from proxyprox.torch import estimate_confusion  # noqa: E402
 
 SMALL = {"lr": 1e-3, "batch_size": 16}
-OURS = {**SMALL, "inner_steps": 2, "anchor": "paired", "correction_weight": 0.5}
+OURS = {**SMALL, "inner_steps": 2, "correction_weight": 0.5}
 RECIPES = (
     Recipe("target alone", "adamw", **SMALL),
     Recipe("proxy alone", "adamw", source="proxy", **SMALL),
@@ -48,7 +48,7 @@ def flattened(training):
     return torch.cat([p.detach().flatten() for p in training.params])
 
 
-# All gradients count: 192 images in batches of 16. Paired, an inner step takes two gradients.
+# All gradients count: 192 images in batches of 16.
 USED = {
     "target alone": (192, 0),
     "proxy alone": (0, 192),
@@ -57,7 +57,7 @@ USED = {
     "interleaved": (4 * 16, 8 * 16),
     # Two proxy steps and a correction.
     "AdamW with a proxy": (3 * 16, 9 * 16),
-    "ours": (2 * 16, 8 * 16),
+    "ours": (16, 2 * 16 + 144),
 }
 
 
