@@ -14,6 +14,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from proxyprox._util.validation import (
+    as_list,
     flag,
     fraction,
     message,
@@ -92,6 +93,16 @@ def check_model(optimizer: Any) -> None:
     if mode in ("eval", "no_dropout") and model is None:
         remedy = "Pass model=..., the network whose modules are to be switched."
         raise ValueError(message("proxy_mode", mode, '"frozen" without a model', remedy))
+
+
+def listed_params(params: Any) -> list[Any]:
+    """Return the tensors or groups that an optimiser is given."""
+    allowed = "an iterable of tensors or of groups, not empty"
+    if isinstance(params, torch.Tensor):
+        raise TypeError(message("params", params, allowed, "Put one tensor into a list."))
+    if not (listed := as_list("params", params, allowed)):
+        raise ValueError(message("params", params, allowed))
+    return listed
 
 
 def check_lr(lr: Any, remedy: str = "", *, allow_inf: bool = False) -> float:

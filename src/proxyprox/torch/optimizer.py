@@ -143,7 +143,9 @@ class ProxyProx(ProxyOptimizer):
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
         checks.check_group(defaults, self._proxy)
-        super().__init__(params, defaults, self._proxy, model, proxy_mode, probe)
+        super().__init__(
+            checks.listed_params(params), defaults, self._proxy, model, proxy_mode, probe
+        )
         checks.check_settings(self)
         checks.stopping_rule(stop, 0)
         self.correction_weight = float(correction_weight)

@@ -387,12 +387,11 @@ class ProxyAdamW(Proxied):
     """
 
     def __init__(self, params: Any, lr: Any = 1e-3, *, proxy: Any, **options: Any) -> None:
-        given = [] if isinstance(params, torch.Tensor) else params
-        groups = [dict(g) if isinstance(g, Mapping) else g for g in given]
+        checks.check_lr(lr)
+        groups = [dict(g) if isinstance(g, Mapping) else g for g in checks.listed_params(params)]
         own = [name for name in inspect.signature(Proxied).parameters if name in options]
         ours = {name: options.pop(name) for name in own}
-        adamw = torch.optim.AdamW(groups or params, lr=lr, **options)
-        super().__init__(adamw, proxy=proxy, **ours)
+        super().__init__(torch.optim.AdamW(groups, lr=lr, **options), proxy=proxy, **ours)
 
 
 def inner_product(ones: Sequence[Any] | None, others: Sequence[Any]) -> float:
