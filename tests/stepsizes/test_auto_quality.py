@@ -72,18 +72,6 @@ def test_an_overshooting_step_is_taken_back():
     assert not np.allclose(ends, result.trace["displacement"], rtol=1e-9, atol=0)
 
 
-def test_a_proxy_that_is_not_convex_is_survived():
-    rng = np.random.default_rng(4)
-    A = rng.normal(size=(6, 6))
-    P = A @ A.T / 6
-    target = pp.Quadratic(P + np.eye(6), b=rng.normal(size=6))
-    result = pp.minimize(
-        pp.Problem(target, pp.Quadratic(-P)), method=pp.ProxyProx("auto"), steps=300
-    )
-    assert result.success
-    assert np.allclose(result.w, target.minimiser(), rtol=1e-4)
-
-
 @pytest.mark.parametrize("scale", [1e-3, 10.0])
 def test_a_wrongly_scaled_proxy_still_converges(target, scale):
     class Scaled:

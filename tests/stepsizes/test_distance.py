@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.stepsizes.auto import Averages
-from proxyprox.stepsizes.base import Observation
-from proxyprox.stepsizes.distance import DistanceStep
-
-
-def fresh(average=(0.0, 0.0), lag=0.0, **changed):
-    """Return the state of the rule without a proxy, with some of it set."""
-    average = np.array(average)
-    averages = Averages(average, average, lag)
-    return dataclasses.replace(DistanceStep().init(np.zeros(2), None), averages=averages, **changed)
-
-
-def after(state, k=1, w=None, gradient=None):
-    """Return the state after a gradient has been observed."""
-    zero = np.zeros(2)
-    seen = Observation(k, zero if w is None else w, zero if gradient is None else gradient, zero)
-    state = dataclasses.replace(state, eta=state.eta or 1.0)
-    return DistanceStep().observe(state, seen)
 
 
 @pytest.fixture(scope="module")
@@ -37,47 +16,6 @@ def separable():
 
 
 # -- the parts ------------------------------------------------------------------------------
-
-
-def test_the_limit_is_the_distance_over_the_root_of_the_summed_squares():
-    known = {"square": 0.25, "proven": 2.0, "average": (3.0, 4.0)}
-    expected, limit = 1.2 * 5 / math.sqrt(8 * 0.25), DistanceStep().limit
-    assert limit(fresh(**known), 7) == pytest.approx(expected)
-    assert limit(fresh(lag=1e-9, **known), 7) == pytest.approx(2 * expected)
-    assert limit(fresh(), 7) == math.inf
-
-
-def test_the_mean_of_squares_is_that_of_equal_gradients_and_forgets_a_steep_start():
-    state = fresh()
-    for k in range(50):
-        g = np.array([100.0, 0.0]) if k < 3 else np.array([0.6, 0.8])
-        state = dataclasses.replace(state, square=after(state, k, gradient=g).square)
-    # A plain mean would still be 600.
-    assert 1 <= state.square < 5
-
-
-def test_the_lag_is_positive_if_the_average_stands_higher_than_the_iterates():
-    # One-dimensional descent: the gradient at w points back to where the average still is.
-    here = {"w": np.array([0.5, 0.0]), "gradient": np.array([0.1, 0.0])}
-    path = {"previous": np.array([0.6, 0.0]), "linear": np.array([0.1, 0.0]), "eta": 1.0}
-    assert after(fresh((1.0, 0.0), **path), **here).averages.lag > 0
-    assert after(fresh((0.0, 0.0), **path), **here).averages.lag < 0
-
-
-def test_a_penaltys_pull_is_read_off_the_last_step():
-    # Soft thresholding from w = 1 with η = 1/2, g = 0 and λ = 0.4 leads to 0.8: the pull is 0.4.
-    at, before = np.array([0.8, 0.0]), np.array([1.0, 0.0])
-    state = fresh((1.8, 0.0), eta=0.5, linear=np.zeros(2), previous=before)
-    found = after(state, 1, at, np.array([0.3, 0.0]))
-    # <0.3 + 0.4, 1.8 - 0.8>, with the share of the second of all.
-    assert found.averages.lag == pytest.approx(0.7 * 16 / 17)
-    assert found.square == pytest.approx(0.09 * 4 / 5)
-
-
-def test_the_answer_is_the_short_mean_only_if_the_average_lags():
-    short, long = np.full(2, 2.0), np.full(2, 1.0)
-    assert Averages(long, short, 0.1).answer is short
-    assert Averages(long, short, -0.1).answer is long
 
 
 # -- runs -----------------------------------------------------------------------------------

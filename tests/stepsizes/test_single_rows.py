@@ -10,7 +10,7 @@ import scipy.sparse
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.stepsizes.auto import AutoStep, Noise, Point
+from proxyprox.stepsizes.auto import AutoStep, Point
 from proxyprox.stepsizes.base import Observation
 
 
@@ -209,16 +209,6 @@ def test_a_row_drawn_twice_is_not_an_exact_gradient():
     halves = [tuple(loss.gradient(w, half) for half in query.halves) for w in query.points]
     run.tell([sum(pair) / 2 for pair in halves], halves=halves)
     assert not run.state.step_size.exact
-
-
-def test_an_outlier_is_cut_to_what_noise_explains():
-    state = fresh(noise=Noise(recent=1.0, spread=1.0), linear=np.zeros(3))
-    zero, far = np.zeros(3), np.array([8.0, 0, 0])
-    usual, cut = (
-        AutoStep().observe(state, Observation(9, zero, gradient, zero, noise=1.0))
-        for gradient in (far / 8, far)
-    )
-    assert cut.noise.gain == pytest.approx(usual.noise.gain / 2)
 
 
 # -- what is proven ---------------------------------------------------------------------------

@@ -43,19 +43,14 @@ Array = Any
 class OutcomePolicy:
     r"""When a run has stalled or failed.
 
-    ``python benchmarks/outcome.py`` is the record of those that a finding rests on: of 3,000 random
-    runs none whose true loss fell is called a failure. ``smaller``, ``idle``, ``blurred`` and
-    ``row`` have no record: they are judgements.
+    ``python benchmarks/outcome.py`` is the record of those that a finding rests on. ``smaller``,
+    ``idle``, ``blurred`` and ``row`` have no record: they are judgements.
 
     Attributes
     ----------
-    first : int
-        Sampled answers whose typical size is that of the first gradients.
     late : int
         Answers that say something of the end of a run, at least; a quarter of them if there are
-        more.
-    many : int
-        Steps without which nothing is said of their lengths.
+        more. As many sampled ones at first say how large gradients were.
     clear : float
         Share of its parts by which a change must exceed zero: parts cancel, and so may their
         errors.
@@ -64,10 +59,7 @@ class OutcomePolicy:
     mostly : float
         Share of the late slopes that point away from the start; by noise alone half of them do.
     back : float
-        Share of the way that an answer must keep to be judged by it; steps this long bounce.
-    runaway : float
-        Growth of gradients, and distance in units of max(1, ‖w_0‖), that no loss worth minimising
-        explains, whatever direction its gradients have.
+        Share of the way that an answer must keep to be judged by it.
     smaller : float
         A gradient of less than this share of the smallest so far is progress.
     idle : int
@@ -78,14 +70,11 @@ class OutcomePolicy:
         Blocked steps in a row that are no accident.
     """
 
-    first: int = 8
     late: int = 4
-    many: int = 8
     clear: float = 0.1
     grown: float = 10.0
     mostly: float = 0.8
     back: float = 0.5
-    runaway: float = 1e3
     smaller: float = 0.9
     idle: int = 10
     blurred: float = 100.0
@@ -479,7 +468,7 @@ def _end(path: GradientPath) -> _End | None:
     if len(path) < 2 or not path.last.distance > 0:
         return None
     late = path.newest(max(POLICY.late, len(path) // 4)).moved()
-    newest, norms = (path.newest(1) if path.exact else late), path.answers(0, POLICY.first).norm
+    newest, norms = (path.newest(1) if path.exact else late), path.answers(0, POLICY.late).norm
     first = norms[0] if path.exact else min(np.median(norms), norms[:2].max())
     return _End(late, newest, float(first), float(np.median(newest.norm)))
 
@@ -512,25 +501,26 @@ def finding(path: GradientPath, answer: Vector, last: Vector, moved: Array) -> F
         slope = np.median(end.late.slope) * distance / away
         if average and not (end.grown and slope + dot(path.start_gradient, way / distance) > 0):
             return None
-        rise = two.line.max()
-        text = f"{seen}: by the gradients along the way, the loss rose by about {rise:.3g}."
-        return Finding(status, text)
-    if not average and _bounces(end.late, moved):
+        rise = f"by the gradients along the way, the loss rose by about {two.line.max():.3g}."
+        return Finding(status, f"{seen}: {rise}")
+    # Steps as long as the way go to and fro where slopes point away: losses of bounded slope, such
+    # as the logistic one, diverge like this, since their gradients cannot grow.
+    late = end.late
+    long = moved[-len(late.norm) :].mean() >= POLICY.back * np.median(late.distance)
+    outward = np.mean(late.slope > 0) >= POLICY.mostly and np.median(late.line) > 0
+    if not average and len(moved) >= POLICY.idle and long and outward:
         return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
-    steeper = end.size >= POLICY.runaway * end.first_size
-    if steeper and distance >= POLICY.runaway * max(here, 1.0):
+    # No loss worth minimising explains the rest, whatever direction its gradients have.
+    much = POLICY.grown**3
+    if end.size >= much * end.first_size and distance >= much * max(here, 1.0):
         return Finding(Status.GREW, f"{seen}, and points further away still.")
     return None
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def fell(path: GradientPath) -> bool:
-    """Tell whether the last answers show, clearly, that the loss fell."""
-    end, few = _end(path), path.newest(POLICY.late)
-    clear = np.all((few.line < -POLICY.clear * few.parts) & (few.path < 0))
-    if end is None or len(path) < POLICY.late:
-        return False
-    return bool(clear and np.median(few.norm) < end.first_size / 2)
+    """Tell whether the last gradients show that the loss fell."""
+    end = _end(path)
+    return end is not None and end.size < end.first_size / 2
 
 
 def _climbs(path: GradientPath, end: _End, steps: int) -> bool:
@@ -549,17 +539,6 @@ def _climbs(path: GradientPath, end: _End, steps: int) -> bool:
     clear = few.path > share * (few.varied + np.abs(few.penalty))
     clear |= few.path > few.line / 2
     return bool(np.all((few.line > share * few.parts) & (few.path > 0) & clear))
-
-
-def _bounces(late: Answers, moved: Array) -> bool:
-    """Tell whether steps as long as the way go to and fro where slopes point away.
-
-    Losses of bounded slope, such as the logistic one, diverge like this: their gradients
-    cannot grow, and the trapezoidal rule is far off.
-    """
-    long = moved[-len(late.norm) :].mean() >= POLICY.back * np.median(late.distance)
-    outward = np.mean(late.slope > 0) >= POLICY.mostly
-    return bool(len(moved) >= POLICY.many and long and outward and np.median(late.line) > 0)
 
 
 def judge_by_gradients(result: Result) -> Result:

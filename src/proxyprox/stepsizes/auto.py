@@ -4,7 +4,7 @@ The convex corollary of the paper wants ``η = min{1/(4δ), B/(σ√K)}``. Here 
 measured during the run, and the noise may grow with the distance:
 
 .. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1}{\delta_k},\; \frac{0.8}{r_k \ell_k},\;
-          \frac{1.2\,B_k}{\sqrt{k\,r_k v_k}}\Big\}
+          \frac{B_k}{\sqrt{k\,r_k v_k}}\Big\}
 
 **Noise.** At batches of one row the noise ``ξ = g − ∇L`` is not bounded: it grows with the distance
 from the optimum, ``E‖ξ(u) − ξ(w)‖² ≤ ℓ ⟨∇L(u) − ∇L(w), u − w⟩``. For convex losses of single rows
@@ -91,8 +91,6 @@ class AutoStepPolicy:
     ----------
     grow : float
         How many times as long as the last η, or as the way so far if there is noise, a step may be.
-    reach : float
-        The factor of the distance over the noise.
     bold : float
         The first η of exact gradients in units of 1/H: a proxy worth having has δ far below H.
     probe : float
@@ -106,16 +104,11 @@ class AutoStepPolicy:
         noisy step that was taken back.
     patience : int
         Steps after a leap during which ℓ limits η in place of the distance travelled.
-    flat : float
-        The curvature that a batch shows counts at least this share of the proxy's: a few rows may
-        show none.
     surprise : float
         How many times what is explained is believed of a difference; how many times ℓ may grow by
         one measurement, and how many times the way so far noise may move the iterate meanwhile.
-    every_step, then_every : int
-        Batches are evaluated at the point before in the first steps and then at every tenth.
-    per_octave : int
-        If δ = 0 is known: in three steps while k doubles.
+    every : int
+        Batches are evaluated at the point before in so many first steps and then at every such one.
     fade : float
         Weight of the past in the means and peaks of curvatures and in the recent noise.
     accuracy : float
@@ -124,18 +117,14 @@ class AutoStepPolicy:
     """
 
     grow: float = 2.0
-    reach: float = 1.2
     bold: float = 100.0
     probe: float = 1e-4
     leap: float = 32.0
     growth: float = 0.8
     caution: float = 0.125
     patience: int = 10
-    flat: float = 0.1
     surprise: float = 4.0
-    every_step: int = 20
-    then_every: int = 10
-    per_octave: int = 3
+    every: int = 20
     fade: float = 0.9
     accuracy: float = 0.1
 
@@ -297,10 +286,7 @@ class Growth:
         if 0 < noise < self.level:
             # Both sums shrink with the curvature: what was measured in noisier times would rule.
             past *= square(noise / self.level)
-        # q is the change's share of this; the rest is the proxy's.
-        shown = dot(whole, step) / squared
-        newest = max(0.0, shown, policy.flat * (shown - (signals.q or 0.0)))
-        curvature = past * self.curvature + newest
+        curvature = past * self.curvature + max(0.0, dot(whole, step) / squared)
         noise_change = past * self.noise_change + dot(change, change) / squared
         value = noise_change / curvature if curvature > 0 else self.value
         value = min(value, policy.surprise * self.value or math.inf)
@@ -461,7 +447,7 @@ def curvature_along(change: Vector, step: Vector) -> float:
     return dot(change, step / length) / length if length > 0 else 0.0
 
 
-def is_due(k: int, per_octave: int) -> bool:
+def is_due(k: int, per_octave: int = 1) -> bool:
     """Tell whether step k is one of some number of steps while k doubles."""
     return k > 0 and math.floor(per_octave * math.log2(k + 1)) > per_octave * math.log2(k)
 
@@ -503,10 +489,7 @@ class AutoStep(StepSize):
         # Exact gradients are all of one batch: the point before has been answered already.
         if not state.repeatable or state.exact or state.previous is None:
             return None
-        if state.same_curvature:
-            due = is_due(k, self.policy.per_octave)
-        else:
-            due = k <= self.policy.every_step or k % self.policy.then_every == 0
+        due = k <= self.policy.every or k % self.policy.every == 0
         return state.previous.w if due or state.leaps.going else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
@@ -612,7 +595,7 @@ class AutoStep(StepSize):
         if growth.value > 0 and k < state.leaps.patience:
             return min(limit, policy.surprise * path.farthest / math.sqrt(level))
         distance = max(norm(path.averages.long - state.start), state.leaps.reach)
-        return min(limit, policy.reach * distance / math.sqrt((k + 1) * level) or math.inf)
+        return min(limit, distance / math.sqrt((k + 1) * level) or math.inf)
 
     def adapt(self, state: AutoState, before: Any, after: Any, leap: bool) -> AutoState:
         """Return the state with what was left to compare with moved; of other proxies δ is new."""
@@ -642,7 +625,7 @@ class AutoStep(StepSize):
         policy, step, same = self.policy, state.step, state.eta
         assert step is not None
         state = changed(state, linear=linear, step=changed(step, centre=centre))
-        if step.gap is not None and state.proxied and not state.leaps.going and is_due(k, 1):
+        if step.gap is not None and state.proxied and not state.leaps.going and is_due(k):
             state = changed(state, noise=self._perturb(state, step.gap, linear, centre, solve))
         noisy, eta = state.noise.spread > 0, state.eta
         known = max(norm(centre - state.start), state.path.moved, state.leaps.reach)

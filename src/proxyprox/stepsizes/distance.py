@@ -1,18 +1,17 @@
 r"""The rule behind ``SGD("auto")``: the distance travelled over the gradients, without a proxy.
 
-.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{1.2\,D_k}{\sqrt{k\,G_k}}\Big\},\qquad
+.. math:: \eta_k = \min\Big\{2\eta_{k-1},\; \frac{D_k}{\sqrt{k\,G_k}}\Big\},\qquad
           D_k = \min\Big\{\|\bar w_k - w_0\|,\; 6 \max_{j \le k}
           \frac{\|w_j - w_0\|^2 - \sum_{i<j}\|w_{i+1} - w_i\|^2}{2\|w_j - w_0\|}\Big\}
 
 G is the mean of ``‖g_i‖²`` with weights i³; twice the last term is allowed while the average lags
-(:class:`~proxyprox.stepsizes.auto.Averages`), and a gradient that is longer than all before and
-than four times the usual is cut to that. This is DoG, with a numerator that a single long step
+(:class:`~proxyprox.stepsizes.auto.Averages`). This is DoG, with a numerator that a single long step
 cannot raise and a denominator that forgets a steep start. Curvature, which limits the step of a
 proxy, says too little here: if noise is small and the curvature falls as the loss does (logistic
 regression on nearly separable data), steps far beyond 1/H that bounce at first are by far the best;
 if noise is large, 1/H is too long. Both show in ``‖g‖``. Steps stay bounded because ``k G_k ≥ 4k/(k
-+ 4) ‖g_k‖²``: beyond the first few, no step is much longer than 0.6 of the distance travelled (1.2
-while the average lags), and gradients that grow shorten the next ones.
++ 4) ‖g_k‖²``: beyond the first few, no step is much longer than half the distance
+travelled (all of it while the average lags), and gradients that grow shorten the next ones.
 
 The first step is a probe of length 1e-4. The batch of the second is evaluated at the start as well,
 and its change y along the probe s sets the scale: ``η = ⟨y, s⟩/‖y‖²``, which for one row of a
@@ -44,7 +43,7 @@ from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.stepsizes.auto import AutoState, AutoStep, Averages, share
+from proxyprox.stepsizes.auto import AutoState, AutoStep, AutoStepPolicy, Averages, share
 from proxyprox.stepsizes.base import TRIES, Observation, Solve, StepSize
 
 
@@ -54,38 +53,31 @@ class DistanceStepPolicy:
 
     Attributes
     ----------
-    grow : float
-        How many times as long as the last η, or as the way so far, a step may be, and how much
-        longer while the average lags.
-    reach : float
-        The factor of the distance over the gradients.
     trust : float
         Distances beyond this many times the lower bound are not believed.
-    clip : float
-        Gradients longer than all before and than this many times the usual are cut to that.
-    probe, blind_probe : float
-        Length of the first step in units of max(1, ‖w_0‖), if the second batch will show a scale
-        and if it may not be evaluated twice.
+    blind_probe : float
+        Length of the first step in units of max(1, ‖w_0‖) if the second batch may not be evaluated
+        twice. The other rule's ``probe`` is that of a step after which it will show a scale.
     jump : float
         How many times as large as the probe's the second η may be: if the loss is nearly linear,
         its curvature says nothing.
     """
 
-    grow: float = 2.0
-    reach: float = 1.2
     trust: float = 6.0
-    clip: float = 4.0
-    probe: float = 1e-4
     blind_probe: float = 0.03
     jump: float = 1024.0
+
+
+# What both rules share: the probe, and how fast steps may grow.
+SHARED = AutoStepPolicy()
 
 
 @dataclass(frozen=True)
 class DistanceState:
     """What has been measured, and the step in progress.
 
-    ``square`` is G, ``longest`` the longest gradient that was believed, ``path`` the sum of squared
-    steps, ``proven`` the lower bound on the distance, ``reach`` the length of the second step.
+    ``square`` is G, ``path`` the sum of squared steps, ``proven`` the lower bound on the distance,
+    ``reach`` the length of the second step.
     """
 
     start: Vector
@@ -93,7 +85,6 @@ class DistanceState:
     averages: Averages
     eta: float = 0.0
     square: float = 0.0
-    longest: float = 0.0
     path: float = 0.0
     proven: float = 0.0
     reach: float = 0.0
@@ -127,26 +118,20 @@ class DistanceStep(StepSize):
 
     def observe(self, state: DistanceState, seen: Observation) -> DistanceState:
         """Enter a batch's gradient into G; η is for this step."""
-        policy, k, size, averages = self.policy, seen.k, norm(seen.gradient), state.averages
-        usual, reach = policy.clip * math.sqrt(state.square), state.reach
-        believed = min(size, max(usual, state.longest)) if k > 2 and usual > 0 else size
-        mean = state.square + share(k) * (square(believed) - state.square)
+        k, size, averages, reach = seen.k, norm(seen.gradient), state.averages, state.reach
         if state.previous is not None and state.linear is not None:
             # With a penalty, the step to w has shown a subgradient of it; else this is rounding.
             pull = state.linear + (seen.w - state.previous) / state.eta
             averages = averages.with_gradient(k, seen.gradient - pull, seen.w)
         if k == 0:
-            probe = policy.probe if state.repeatable else policy.blind_probe
+            probe = SHARED.probe if state.repeatable else self.policy.blind_probe
             length = probe * max(1.0, norm(seen.w))
             eta = length / size if size > 0 else length
         else:
             scale = self._scale(state, seen)
-            eta = scale or policy.grow * state.eta * (believed / size if size > 0 else 1.0)
-            reach = max(reach, scale * max(state.longest, size))
-        state = changed(
-            state, averages=averages, square=mean, longest=max(state.longest, believed),
-            reach=reach, asked=seen.w,
-        )  # fmt: skip
+            eta, reach = scale or SHARED.grow * state.eta, max(reach, scale * size)
+        mean = state.square + share(k) * (square(size) - state.square)
+        state = changed(state, averages=averages, square=mean, reach=reach, asked=seen.w)
         eta = min(eta, self.limit(state, k))
         return changed(state, eta=eta if eta > 0 else state.eta)
 
@@ -162,11 +147,11 @@ class DistanceStep(StepSize):
 
     def limit(self, state: DistanceState, k: int) -> float:
         """Return the largest η that the distance and the gradients allow."""
-        distance, policy = state.farthest, self.policy
+        distance = state.farthest
         if state.repeatable:
             travelled = max(norm(state.averages.long - state.start), state.reach)
-            distance = min(travelled, max(policy.trust * state.proven, state.reach))
-            distance *= policy.reach * (policy.grow if state.averages.lag > 0 else 1.0)
+            distance = min(travelled, max(self.policy.trust * state.proven, state.reach))
+            distance *= SHARED.grow if state.averages.lag > 0 else 1.0
         if state.square == 0 or distance == 0:
             return math.inf
         return distance / math.sqrt((k + 1) * state.square)
@@ -179,9 +164,9 @@ class DistanceStep(StepSize):
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError):
                 w = solve(linear, centre, eta)
-                if known == 0 or norm(w - centre) <= self.policy.grow * known:
+                if known == 0 or norm(w - centre) <= SHARED.grow * known:
                     return w, changed(state, eta=eta, linear=linear)
-            eta /= self.policy.grow
+            eta /= SHARED.grow
         return solve(linear, centre, eta), changed(state, eta=eta, linear=linear)
 
     def end_step(self, state: DistanceState, k: int, w: Vector) -> DistanceState:
