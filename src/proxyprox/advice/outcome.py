@@ -51,9 +51,6 @@ class OutcomePolicy:
     late : int
         Answers that say something of the end of a run, at least; a quarter of them if there are
         more. As many sampled ones at first say how large gradients were.
-    clear : float
-        Share of its parts by which a change must exceed zero: parts cancel, and so may their
-        errors.
     grown : float
         How many times as large as at first gradients are that have grown.
     mostly : float
@@ -71,7 +68,6 @@ class OutcomePolicy:
     """
 
     late: int = 4
-    clear: float = 0.1
     grown: float = 10.0
     mostly: float = 0.8
     back: float = 0.5
@@ -93,35 +89,22 @@ def is_above(first: float, last: float, like: Vector) -> bool:
 class Answers(NamedTuple):
     """The target's answers in numbers, a column each.
 
-    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖; ``slope`` and ``start_slope`` are ⟨g_k, u⟩ and
-    ⟨g_0, u⟩ for the direction u from x_0 to x_k; ``along`` is the change of the loss by the
-    trapezoidal rule along the path, ``varied`` the sum of its changes' sizes, and ``penalty`` the
-    change of the penalty since x_0.
+    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖, ``slope`` is ⟨g_k, u⟩ for the direction u from x_0
+    to x_k. ``line`` is the change of the loss since x_0 by the trapezoidal rule on the straight
+    line, ``along`` that along the path without the penalty, whose change is ``penalty``.
     """
 
     norm: Array
     distance: Array
     slope: Array
-    start_slope: Array
+    line: Array
     along: Array
-    varied: Array
     penalty: Array
-
-    @property
-    def line(self) -> Array:
-        """The change since x_0 by the trapezoidal rule on the straight line."""
-        return self.distance * (self.slope + self.start_slope) / 2 + self.penalty
 
     @property
     def path(self) -> Array:
         """The change since x_0 by the trapezoidal rule along the path."""
         return self.along + self.penalty
-
-    @property
-    def parts(self) -> Array:
-        """The size of what the change is the sum of."""
-        slopes = np.abs(self.slope) + np.abs(self.start_slope)
-        return self.distance * slopes / 2 + np.abs(self.penalty)
 
     def moved(self) -> Answers:
         """Return the answers away from the start."""
@@ -167,23 +150,22 @@ class GradientPath:
         if value is not None:
             size = _distance(point, gradient, penalty)
             valued = self._values_with(point, size, value, smaller, idle)
-        distance = slope = start_slope = along = varied = added = 0.0
+        distance = slope = line = along = added = 0.0
         start, start_gradient = self.start, self.start_gradient
         if start is None:
             start, start_gradient = point, gradient
         else:
-            before, way = self.last, point - start
+            way = point - start
             distance = norm(way)
-            if distance > 0:
-                along_way = way / distance
-                slope, start_slope = dot(gradient, along_way), dot(start_gradient, along_way)
-            change = dot(self.gradient + gradient, point - self.point) / 2
-            along, varied = before.along + change, before.varied + abs(change)
+            along = self.last.along + dot(self.gradient + gradient, point - self.point) / 2
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(start))
                 # A point outside the penalty's domain says nothing of a rise.
                 added = added if math.isfinite(added) else -math.inf
-        numbers = norm(gradient), distance, slope, start_slope, along, varied, added
+            if distance > 0:
+                slope = dot(gradient, way / distance)
+                line = distance * (slope + dot(start_gradient, way / distance)) / 2 + added
+        numbers = norm(gradient), distance, slope, line, along, added
         return changed(
             self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
             exact=self.exact and exact, numbers=self.numbers.append(*numbers), **valued,
@@ -530,15 +512,13 @@ def _climbs(path: GradientPath, end: _End, steps: int) -> bool:
     in two otherwise. Noise lowers what the path says, as each step follows the noise of its
     gradient: sampled answers must have grown, and most of them must point away from the start.
     """
-    late, share = end.late, POLICY.clear
+    late = end.late
     if not path.exact:
         steep = end.grown and np.median(late.slope) >= end.first_size
         outward = np.mean(late.slope > 0) >= POLICY.mostly
         return bool(steep and outward and np.median(late.line) > 0 and steps >= POLICY.late)
     few = path.newest(1 if end.grown else 2)
-    clear = few.path > share * (few.varied + np.abs(few.penalty))
-    clear |= few.path > few.line / 2
-    return bool(np.all((few.line > share * few.parts) & (few.path > 0) & clear))
+    return bool(np.all((few.line > 0) & (few.path > 0)))
 
 
 def judge_by_gradients(result: Result) -> Result:

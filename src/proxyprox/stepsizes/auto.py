@@ -109,6 +109,8 @@ class AutoStepPolicy:
         one measurement, and how many times the way so far noise may move the iterate meanwhile.
     every : int
         Batches are evaluated at the point before in so many first steps and then at every such one.
+    per_octave : int
+        If δ = 0 is known: in so many steps while k doubles.
     fade : float
         Weight of the past in the means and peaks of curvatures and in the recent noise.
     accuracy : float
@@ -125,6 +127,7 @@ class AutoStepPolicy:
     patience: int = 10
     surprise: float = 4.0
     every: int = 20
+    per_octave: int = 3
     fade: float = 0.9
     accuracy: float = 0.1
 
@@ -133,13 +136,11 @@ class AutoStepPolicy:
 class AveragePolicy:
     """The powers of k in the weights of both averages, set by ``docs/results/auto_eta``.
 
-    Means of noise and of squared gradients have the weights of the long average; ``differences`` is
-    the power for the least weight of the newest difference in the mean of all.
+    Means of noise, of squared gradients and of differences have the weights of the long average.
     """
 
     long: int = 3
     short: int = 15
-    differences: int = 5
 
 
 def share(k: int, power: int = AveragePolicy.long) -> float:
@@ -217,12 +218,11 @@ class Noise:
         paper's plain correction), 1/k if ∇h does not move (δ = 0: the mean of all differences). In
         between it decays whenever ``η < 1/δ``: noise moves the iterate by at most ``η a √v``, hence
         ∇h by ``c a √v`` with ``c = δη < 1``, and ``a = N⁻/(N⁻ + v)`` with ``N⁻ = c²a v/(1 − …)``
-        has no positive fixed point. The least gain, that of weights k⁵, forgets a start that was
+        has no positive fixed point. The least gain, that of weights k³, forgets a start that was
         noisier, or an N that was too small. An answer that is in ``excess`` is cut.
         """
         noise, before = self.recent, square(self.error**0.5 + drift)
-        least = share(k, AveragePolicy.differences)
-        gain = max(before / (before + noise), least) if noise > 0 else 1.0
+        gain = max(before / (before + noise), share(k)) if noise > 0 else 1.0
         error = (1 - gain) ** 2 * before + gain**2 * noise
         return changed(self, gain=gain / excess, error=error)
 
@@ -490,6 +490,8 @@ class AutoStep(StepSize):
         if not state.repeatable or state.exact or state.previous is None:
             return None
         due = k <= self.policy.every or k % self.policy.every == 0
+        if state.same_curvature:
+            due = is_due(k, self.policy.per_octave)
         return state.previous.w if due or state.leaps.going else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:

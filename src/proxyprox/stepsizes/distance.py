@@ -58,14 +58,10 @@ class DistanceStepPolicy:
     blind_probe : float
         Length of the first step in units of max(1, ‖w_0‖) if the second batch may not be evaluated
         twice. The other rule's ``probe`` is that of a step after which it will show a scale.
-    jump : float
-        How many times as large as the probe's the second η may be: if the loss is nearly linear,
-        its curvature says nothing.
     """
 
     trust: float = 6.0
     blind_probe: float = 0.03
-    jump: float = 1024.0
 
 
 # What both rules share: the probe, and how fast steps may grow.
@@ -137,13 +133,14 @@ class DistanceStep(StepSize):
 
     def _scale(self, state: DistanceState, seen: Observation) -> float:
         """Return the η that a batch's change since the probe allows; 0 if it shows nothing."""
+        # If the loss is nearly linear, its curvature says nothing: two leaps at most.
         again = [g for w, g, _ in seen.elsewhere if seen.k == 1 and same_point(w, state.previous)]
         if not again:
             return 0.0
         change = seen.gradient - again[0]
         slope, size = dot(change, seen.w - state.previous), square(norm(change))
         allowed = slope / size if size > 0 else 0.0
-        return max(0.0, min(allowed, self.policy.jump * state.eta))
+        return max(0.0, min(allowed, SHARED.leap**2 * state.eta))
 
     def limit(self, state: DistanceState, k: int) -> float:
         """Return the largest η that the distance and the gradients allow."""
