@@ -125,7 +125,8 @@ class DistanceStep(StepSize):
             eta = length / size if size > 0 else length
         else:
             scale = self._scale(state, seen)
-            eta, reach = scale or SHARED.grow * state.eta, max(reach, scale * size)
+            eta = scale or SHARED.grow * state.eta
+            reach = max(reach, scale * max(state.square**0.5, size))
         mean = state.square + share(k) * (square(size) - state.square)
         state = changed(state, averages=averages, square=mean, reach=reach, asked=seen.w)
         eta = min(eta, self.limit(state, k))
