@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 from sklearn.base import clone, is_classifier
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import journal as durable
@@ -25,7 +24,7 @@ from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.sklearn.estimators import ProxyGLM
-from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_mark, is_missing, mark_of
+from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_missing
 
 Array = Any
 Entry = dict[str, Any]
@@ -36,53 +35,29 @@ Criterion = Callable[[Any, Any], Array]
 # -- the pool and the fit -----------------------------------------------------------------------
 
 
-def last_step(estimator: Any) -> Any:
-    """Return the model itself: a search's best, a Pipeline's last step."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-
-
 def pool_of(X: Any, estimator: Any) -> Any:
     """Return the pool as it is kept, and refuse what no fit to bought labels could use."""
-    model, piped = last_step(estimator), isinstance(estimator, Pipeline)
-    # A search hands the proxy to the model that it tries.
-    if not isinstance(getattr(model, "estimator", model), ProxyGLM):
-        allowed = "one of this package's estimators, or make_pipeline(transformers, one of them)"
-        raise TypeError(message("estimator", type(model).__name__, allowed))
+    if not isinstance(estimator, ProxyGLM):
+        allowed, remedy = "one of this package's estimators", "Transform X before it is a pool."
+        raise TypeError(message("estimator", type(estimator).__name__, allowed, remedy))
     if hasattr(X, "tocsr"):
         X = X.tocsr()
-    elif not (hasattr(X, "iloc") and (piped or all(isinstance(name, str) for name in X.columns))):
+    elif not (hasattr(X, "iloc") and all(isinstance(name, str) for name in X.columns)):
         X = np.asarray(X)
-    if isinstance(estimator, ProxyGLM):
-        # What the fit would refuse is refused before anything is paid for.
-        try:
-            check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
-        except (TypeError, ValueError, OverflowError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(message("X", X, "a table of numbers", f"{error}")) from error
+    # What the fit would refuse is refused before anything is paid for.
+    try:
+        check_array(X, accept_sparse="csr", dtype=FLOATS, input_name="X")
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(message("X", X, "a table of numbers", f"{error}")) from error
     return X
 
 
 def fit_to_labels(
-    estimator: Any,
-    X: Any,
-    bought: Array,
-    y: Array,
-    weights: Array | None,
-    teacher: Array | None = None,
+    estimator: Any, X: Any, bought: Array, y: Array, weights: Array | None, teacher: Array | None
 ) -> Any:
     """Return a clone fitted to the bought rows, with the rest of the pool as proxy."""
-    whole = clone(estimator)
-    if isinstance(whole, Pipeline):
-        for step in [step for _, step in whole.steps[:-1] if hasattr(step, "fit")]:
-            try:
-                step.fit(X)
-            except (TypeError, ValueError):
-                # No tag tells for sure which transformers need labels.
-                step.fit(_safe_indexing(X, bought), y)
-            X = step.transform(X)
-        X = X.tocsr() if hasattr(X, "tocsr") else X
-    model = last_step(whole)
+    model = clone(estimator)
     if hasattr(model, "unlabelled"):
         model.set_params(unlabelled=None)
     rest, answers = np.setdiff1d(np.arange(X.shape[0]), bought), None
@@ -99,9 +74,7 @@ def fit_to_labels(
     with warnings.catch_warnings():
         # The pool is its own proxy, however the bought rows were chosen.
         warnings.simplefilter("ignore", ProxyWarning)
-        options = {"sample_weight": weights, "X_proxy": proxy, "y_proxy": answers}
-        model.fit(_safe_indexing(X, bought), y, **options)
-    return whole
+        return model.fit(_safe_indexing(X, bought), y, weights, proxy, answers)
 
 
 # -- which rows ---------------------------------------------------------------------------------
@@ -162,7 +135,7 @@ def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
         labels = [labels]
     elif not isinstance(labels, (list, tuple)):
         labels = np.atleast_1d(np.asarray(labels)).tolist()
-    classifier, mark = is_classifier(estimator), mark_of(getattr(estimator, "unlabelled", None))
+    classifier = is_classifier(estimator)
     kinds = (bool, int, float, str) if classifier else (bool, int, float)
     allowed = "text or finite numbers" if classifier else "numbers: a regressor needs finite ones"
     allowed += f" of the classes {classes}" if classes else ""
@@ -171,9 +144,6 @@ def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
         answer = label.item() if isinstance(label, np.generic) else label
         fits = isinstance(answer, kinds) and answer not in (math.inf, -math.inf)
         if is_missing(answer) or (classifier and str(answer).strip() == ""):
-            answer = None
-        elif classifier and is_mark(answer, mark):
-            warnings.warn(f"{mark!r} marks an unlabelled row unless unlabelled=None.", stacklevel=3)
             answer = None
         elif not fits or (classes and answer not in classes):
             raise ValueError(message("labels", answer, f"{allowed}, or None for no label"))
@@ -194,8 +164,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     Parameters
     ----------
     estimator : estimator
-        One of this package's, or a Pipeline that ends in one; it is cloned. A Pipeline's other
-        steps are fitted to the whole pool, those that need labels to the bought rows.
+        One of this package's; it is cloned. Transform the pool first: it is there as a whole.
     X : array, DataFrame or sparse matrix of shape (N, p)
         The pool, all of it serving as proxy.
     budget : int
@@ -231,8 +200,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     labels : dict
         The labels by row number; an error in ``run`` or ``fit`` loses none of them.
     declined : set of int
-        Rows that were answered by None, NaN or, for classifiers, an empty string or the
-        estimator's mark of unlabelled rows: they are not asked again and cost nothing.
+        Rows that were answered by None, NaN or, for classifiers, an empty string: they are not
+        asked again and cost nothing.
     comments : dict
         What was remarked on rows, by row number.
     weights : array of shape (N,)
@@ -456,7 +425,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         """
         more = self.ahead if labels is None else check.whole("labels", labels)
         try:
-            model = last_step(self.fit())
+            model = self.fit()
         except ValueError:
             # Labels of one class only: anything may still be learned.
             return float("inf")
@@ -516,7 +485,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     def _pairs(self, rows: Any, labels: Any, known: Any, allowed: str) -> list[tuple[int, Any]]:
         """Return rows with their labels, once both are what they should be."""
         numbers = np.atleast_1d(np.asarray(rows)).tolist()
-        answers = answers_of(labels, last_step(self.estimator), self._classes)
+        answers = answers_of(labels, self.estimator, self._classes)
         if len(numbers) != len(answers):
             raise ValueError(message("labels", labels, f"one for each of {len(numbers)} rows"))
         if strange := [row for row in numbers if row not in known]:
@@ -632,9 +601,4 @@ def data_digest(X: Any) -> str:
     """
     if scipy.sparse.issparse(X):
         return digest(X.sorted_indices().astype(np.float64))[:16]
-    X = np.asarray(X)
-    try:
-        return digest(X.astype(np.float64, copy=False))[:16]
-    except (TypeError, ValueError):
-        # Text, which a Pipeline makes numbers of.
-        return digest(repr(X.tolist()))[:16]
+    return digest(np.asarray(X).astype(np.float64, copy=False))[:16]
