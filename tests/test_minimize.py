@@ -76,12 +76,6 @@ def test_a_budget_unknown_ahead_ends_the_run_with_the_step_that_reaches_it(field
     assert (column[:-1] < limit).all()
 
 
-def test_steps_and_budget_whichever_comes_first():
-    call = {"method": pp.ProxyProx(0.5), "rng": 0}
-    assert pp.minimize(problem(), steps=3, budget=9, **call).status is pp.Status.STEPS_DONE
-    assert pp.minimize(problem(), steps=9, budget=3, **call).status is pp.Status.BUDGET_SPENT
-
-
 def test_a_larger_budget_goes_on_from_the_open_question(tmp_path):
     path = tmp_path / "run"
     call = {"method": pp.methods.AuxMVR(eta=0.5), "rng": 0, "stop": pp.stopping.SDane()}
@@ -244,10 +238,3 @@ def test_a_batch_that_cannot_be_saved_is_refused_before_it_is_paid_for(tmp_path)
             pp.Problem(target), np.ones(2), method=pp.SGD(0.1), steps=1, checkpoint=tmp_path / "r"
         )
     assert not asked
-
-
-def test_a_result_of_sgd_speaks_of_no_inner_solver():
-    call = {"problem": problem(0.0), "w0": np.ones(2), "steps": 3}
-    assert "inner" not in str(pp.minimize(**call, method=pp.SGD(0.1)))
-    assert "inner" not in str(pp.minimize(**call))
-    assert "inner solver" in str(pp.minimize(**call, method=pp.DANE("auto")))

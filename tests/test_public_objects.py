@@ -190,26 +190,7 @@ def of_applications():
     }  # fmt: skip
 
 
-def of_torch():
-    torch = pytest.importorskip("torch")
-    import proxyprox.torch as pt
-
-    proxy, weights = pt.Proxy([torch.ones(1, 2)], identity), torch.nn.Parameter(torch.ones(2))
-    optimiser = {"params": [weights], "lr": 0.1, "proxy": proxy}
-    return {
-        pt.ImplicitStep: {},
-        pt.FlatLoss: {"loss": identity, "params": {"w": weights}},
-        pt.Proxy: {"batches": [torch.ones(1, 2)], "loss": identity},
-        pt.TeacherLoss: {"model": torch.nn.Linear(2, 2)},
-        pt.ProxyProx: optimiser,
-        pt.ProxyAdamW: optimiser,
-        pt.estimate_confusion: {
-            "labels": torch.tensor([0, 1]), "answers": torch.tensor([0, 1]), "classes": 2,
-        },
-    }  # fmt: skip
-
-
-TABLES = {"core": core, "theory": of_theory, "applications": of_applications, "torch": of_torch}
+TABLES = {"core": core, "theory": of_theory, "applications": of_applications}
 
 NONSENSE = {
     "None": None, "complex": 1j, "type": type, "text": "nonsense", "NaN": float("nan"),
@@ -233,11 +214,6 @@ TAKEN = {
     "Private.name": {"text"},
     "FunctionSystem.parameters": {"dict"},
     "audit.others": {"set", "dict"},
-    "FlatLoss.full": set(NONSENSE),
-    "Proxy.batches": {"set", "3-D", "list", "dict"},
-    "Proxy.full": {"set", "3-D", "list", "dict"},
-    "Proxy.group": set(NONSENSE),
-    "ProxyProx.proxy": {"None"},
     "ProxyProx.rng": {"None"},
     "PrivateRows.X": {"list"},  # a row of one entry that is no number
 }

@@ -64,16 +64,6 @@ def test_tol_stops_at_a_small_gradient_and_says_whether_it_did():
     assert short.nit == 3
 
 
-def test_a_pair_of_callables_is_a_proxy_and_a_penalty_is_minimised():
-    pair = (lambda w: float(w @ A @ w) / 2, lambda w: A @ w)
-    loose = {"method": pp.ProxyProx(eta=2.0), "stop": pp.stopping.Residual(1e-6)}
-    answer = solve(jac=jac, method=pp.scipy.scipy_method(pair, **loose))
-    assert np.allclose(answer.x, SOLUTION, atol=1e-5)
-    sparse = pp.scipy.scipy_method(PROXY, penalty=pp.L1(1.5), **loose)
-    expected = np.sign(B) * np.maximum(np.abs(B) - 1.5, 0) / np.diag(A)
-    assert np.allclose(solve(jac=jac, method=sparse).x, expected, atol=1e-5)
-
-
 def test_the_callback_gets_the_iterate_and_can_stop():
     seen = []
     answer = solve(jac=jac, callback=lambda x: seen.append(x.copy()), options={"maxiter": 4})

@@ -177,18 +177,6 @@ class WarmSolver:
         return solved._replace(w=solved.w + memory["ends"][-1][1] * 1e-3)
 
 
-def test_a_solvers_memory_is_any_tree_too(tmp_path):
-    call = {"problem": problem(), "w0": np.ones(3), "method": pp.ProxyProx(0.5), "rng": 0}
-    whole = pp.minimize(**call, inner=WarmSolver(), steps=8)
-    pp.minimize(**call, inner=WarmSolver(), steps=3, checkpoint=tmp_path / "run")
-    resumed = pp.minimize(**call, inner=WarmSolver(), steps=8, checkpoint=tmp_path / "run")
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    with pytest.raises(pp.CheckpointError, match=r"inner\.shrink was 0\.5, now 0\.25"):
-        pp.minimize(**call, inner=WarmSolver(0.25), steps=9, checkpoint=tmp_path / "run")
-    with pytest.raises(pp.CheckpointError, match=r"WarmSolver.*given anew"):
-        pp.Run.load(tmp_path / "run", problem())
-
-
 @pytest.mark.parametrize(
     "unsavable", [object(), {1, 2}, np.array([object()]), np.ma.array([1.0]), lambda: None]
 )

@@ -224,11 +224,6 @@ def suits_() -> Any:
     return suits
 
 
-@pytest.fixture(name="combinations")
-def combinations_() -> Any:
-    return combinations()
-
-
 @pytest.fixture
 def to_numpy() -> Any:
     return numpy_of
