@@ -36,8 +36,7 @@ from proxyprox.problems.protocols import Batch, Facts, Paired, Summable
 Array = np.ndarray[Any, Any]
 
 # How derivatives are found; None leaves it to what the function returns.
-SCHEMES = {"auto": None, **{name: name for name in ("2-point", "3-point", "complex")}}
-SCHEMES |= {"torch": "torch", "jax": "jax"}
+SCHEMES = {"auto": None, **{name: name for name in ("2-point", "3-point", "torch", "jax")}}
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class Derivatives:
     function : callable
         ``function(w)`` returns a number, or a vector where ``ndim`` is 1.
     gradients : str
-        One of ``"auto"``, ``"2-point"``, ``"3-point"``, ``"complex"``, ``"torch"`` and ``"jax"``.
+        One of ``"auto"``, ``"2-point"``, ``"3-point"``, ``"torch"`` and ``"jax"``.
     differences : str
         The scheme of ``"auto"`` for functions that are neither torch's nor JAX's.
     workers : int or concurrent.futures.Executor
@@ -155,7 +154,7 @@ class Derivatives:
     @property
     def source(self) -> str:
         """Where derivatives come from, in a few words."""
-        names = {"torch": "torch's autograd", "jax": "JAX", "complex": "the complex step"}
+        names = {"torch": "torch's autograd", "jax": "JAX"}
         failed = f"; at some points there was no value, at the last by {self.trouble}"
         failed = failed if self.trouble else ""
         if self._derivative is not None:
@@ -204,7 +203,7 @@ class Derivatives:
             self.value(w)
         value, derivative = self._known.get(_key(w), (None, None))
         if derivative is None:
-            rules = {"complex": self._complex_step, "torch": self._torch, "jax": self._jax}
+            rules = {"torch": self._torch, "jax": self._jax}
             rule = rules.get(self.scheme or "", self._subtract)
             rule = rule if self._derivative is None else self._ask
             value, derivative = self._remember(w, *rule(w))
@@ -349,13 +348,17 @@ class Derivatives:
         value, x = self.value(w), _float64(w)
         if not np.all(np.isfinite(value)):
             return value, np.full((*np.shape(value), x.size), math.nan)
-        scheme = self.scheme or self._differences
-        steps = self._step_sizes(w, {"2-point": 1 / 2, "3-point": 1 / 3}[scheme])
+        short, long = self._step_sizes(w, 1 / 2), self._step_sizes(w, 1 / 3)
         up, down = np.maximum(self._upper - x, 0.0), np.maximum(x - self._lower, 0.0)
-        shifts = [
-            _shifts(scheme, *numbers)
-            for numbers in zip(steps, np.copysign(1.0, x), up, down, strict=True)
-        ]
+        away = np.copysign(np.minimum(short, np.maximum(up, down)), x)
+        room = np.where(away > 0, up, down)
+        away = np.where(np.abs(away) > room, -away, away)
+        shifts = [[shift] if shift else [] for shift in away]
+        if (self.scheme or self._differences) == "3-point":
+            both = long <= np.minimum(up, down)
+            shifts = [
+                [h, -h] if two else one for h, two, one in zip(long, both, shifts, strict=True)
+            ]
         slopes = self._slopes(w, value, shifts)
         # If no point had a value, the other side may.
         failed = [j for j, found in enumerate(slopes) if shifts[j] and not found]
@@ -369,25 +372,25 @@ class Derivatives:
                 slopes[j] = again[j]
                 if not slopes[j]:
                     raise DifferenceError(
-                        f"{self.whose} has no finite value within ±{steps[j]:.3g} of w[{j}] = "
-                        f"{x[j]:.6g}: its gradient cannot be found by differences there. Give "
-                        "bounds= that leave room, scales= that fit, or a pair (value, gradient)."
+                        f"{self.whose} has no finite value within ±{abs(shifts[j][0]):.3g} of "
+                        f"w[{j}] = {x[j]:.6g}: its gradient cannot be found by differences there. "
+                        "Give bounds= that leave room, scales= that fit, or a pair "
+                        "(value, gradient)."
                     )
-        columns = [_extrapolate(found, value) for found in slopes]
-        return value, np.stack(columns, axis=-1)
+        # A parameter that bounds fix has no slope; two sides are averaged.
+        flat = [np.zeros_like(value)]
+        return value, np.stack([np.mean(some or flat, axis=0) for some in slopes], axis=-1)
 
-    def _slopes(
-        self, w: Vector, value: Any, shifts: list[list[float]]
-    ) -> list[list[tuple[float, Any]]]:
-        """Return, of every parameter, the shifts at which f is finite with the slopes from w."""
+    def _slopes(self, w: Vector, value: Any, shifts: list[list[float]]) -> list[list[Any]]:
+        """Return the slopes from w to the shifts of every parameter at which f is finite."""
         moves = [(j, shift) for j, some in enumerate(shifts) for shift in some]
         points = [_moved(w, {j: shift}) for j, shift in moves]
-        # The steps as they are taken, after rounding to the dtype of w.
-        taken = [float(point[j]) - float(w[j]) for point, (j, _) in zip(points, moves, strict=True)]
-        found: list[list[tuple[float, Any]]] = [[] for _ in shifts]
-        for (j, _), shift, answer in zip(moves, taken, self._evaluate(points), strict=True):
-            if shift and np.shape(answer) == np.shape(value) and np.all(np.isfinite(answer)):
-                found[j].append((shift, (answer - value) / shift))
+        found: list[list[Any]] = [[] for _ in shifts]
+        for (j, _), point, answer in zip(moves, points, self._evaluate(points), strict=True):
+            # The step as it is taken, after rounding to the dtype of w.
+            taken = float(point[j]) - float(w[j])
+            if taken and np.shape(answer) == np.shape(value) and np.all(np.isfinite(answer)):
+                found[j].append((answer - value) / taken)
         return found
 
     def _subtract_twice(self, w: Vector) -> Array:
@@ -412,21 +415,6 @@ class Derivatives:
             scaled = hessian / np.outer(steps, steps)
         # Parameters that bounds fix have no curvature.
         return np.where(np.outer(steps, steps) > 0, scaled, 0.0)
-
-    def _complex_step(self, w: Vector) -> tuple[Any, Array]:
-        """Return f(w) and its derivative from Im f(w + ih)/h, exact to rounding."""
-        x = _float64(w)
-        # Nothing is subtracted: the steps are so short that their squares vanish.
-        steps = rounding(power=2) * np.maximum(np.abs(x), self.scales)
-        self.calls += x.size
-        answers = [to_numpy(raw) for raw in self._map(self.function, [*(x + 1j * np.diag(steps))])]
-        if not all(np.iscomplexobj(answer) for answer in answers):
-            remedy = 'It drops the imaginary part (abs, float, norm): use gradients="3-point".'
-            raise TypeError(
-                message(f"{self.whose}(w)", answers[0], "complex for complex w", remedy)
-            )
-        columns = [answer.imag / step for answer, step in zip(answers, steps, strict=True)]
-        return self._read(answers[0].real), _float64(np.stack(columns, axis=-1))
 
     # -- other sources ----------------------------------------------------------------------
 
@@ -553,30 +541,6 @@ def _moved(w: Vector, move: dict[int, float]) -> Vector:
     return from_numpy(x, like=w)
 
 
-def _shifts(scheme: str, step: float, sign: float, up: float, down: float) -> list[float]:
-    """Return where to evaluate along one parameter: both sides or one, inside the bounds."""
-    if scheme == "3-point":
-        if step <= min(up, down):
-            return [step, -step]
-        half = min(step, max(up, down) / 2) * (1 if up >= down else -1)
-        return [half, 2 * half] if half else []
-    ahead, behind = (up, down) if sign > 0 else (down, up)
-    if step > ahead and (step <= behind or behind > ahead):
-        sign, ahead = -sign, behind
-    return [sign * min(step, ahead)] if ahead else []
-
-
-def _extrapolate(slopes: list[tuple[float, Any]], value: Any) -> Any:
-    """Return the slope at w from one or two secants; 0 for a parameter that bounds fix."""
-    if not slopes:
-        return np.zeros_like(value)
-    (a, slope), *more = slopes
-    if not more:
-        return slope
-    ((b, other),) = more
-    return (b * slope - a * other) / (b - a)
-
-
 class Differenced(Summable):
     """What losses that take differences have in common: a problem tells them its limits."""
 
@@ -588,16 +552,11 @@ class Differenced(Summable):
         function: Callable[[Any], Any],
         *,
         gradients: str = "auto",
-        workers: int | Executor = 1,
-        noise: float | None = None,
-        scales: Vector | None = None,
-        bounds: tuple[Any, Any] | None = None,
-        timeout: float | None = None,
+        **settings: Any,
     ) -> None:
         self.derivatives = Derivatives(
-            self.role, function, gradients=gradients, differences=self.differences,
-            workers=workers, noise=noise, scales=scales, bounds=bounds, timeout=timeout,
-        )  # fmt: skip
+            self.role, function, gradients=gradients, differences=self.differences, **settings
+        )
 
     def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
         """Return the same loss with other scales and bounds, its evaluations counted anew."""
@@ -633,7 +592,7 @@ class ValueObjective(Differenced, Paired):
     ----------
     function : callable
         ``function(w)`` returns a number, a torch tensor or a JAX array.
-    gradients : {"auto", "2-point", "3-point", "complex", "torch", "jax"}
+    gradients : {"auto", "2-point", "3-point", "torch", "jax"}
         With ``"auto"`` a function that returns a tensor with a graph is differentiated by torch,
         one that returns a JAX array by JAX, and any other by 2-point differences.
     workers : int or concurrent.futures.Executor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +41,7 @@ class Outputs(ValueObjective):
         ``loss(outputs)`` returns residuals, of which half the sum of squares is minimised, or the
         loss itself, a number. :func:`weighted`, :func:`huber` and :func:`counts` make residuals.
         Left out, the outputs are the residuals.
-    jacobian : callable or {"auto", "2-point", "3-point", "complex", "torch", "jax"}
+    jacobian : callable or {"auto", "2-point", "3-point", "torch", "jax"}
         ``jacobian(w)`` returns the matrix of shape (outputs, parameters); or how it is found, as in
         :class:`~proxyprox.ValueObjective`. Each call of your own counts as one evaluation. If you
         name torch, JAX or a function, gradients cost little: the default is then
@@ -74,11 +73,7 @@ class Outputs(ValueObjective):
         loss: Callable[[Array], Any] | None = None,
         *,
         jacobian: str | Callable[[Any], Any] = "auto",
-        workers: int | Executor = 1,
-        noise: float | None = None,
-        scales: Vector | None = None,
-        bounds: tuple[Any, Any] | None = None,
-        timeout: float | None = None,
+        **settings: Any,
     ) -> None:
         check.require_takes("loss", loss, ("outputs",))
         how: dict[str, Any] = {"gradients": jacobian}
@@ -90,10 +85,7 @@ class Outputs(ValueObjective):
         else:
             check.one_of("jacobian", jacobian, SCHEMES)
         self.loss = loss
-        self.derivatives = Derivatives(
-            self.role, model, workers=workers, noise=noise, scales=scales, bounds=bounds,
-            ndim=1, timeout=timeout, **how,
-        )  # fmt: skip
+        self.derivatives = Derivatives(self.role, model, ndim=1, **settings, **how)
         self._cheap = "derivative" in how or self.derivatives.automatic
 
     @property
@@ -223,21 +215,8 @@ class LeastSquares(Outputs):
 
     role = "residuals"
 
-    def __init__(
-        self,
-        residuals: Callable[[Any], Any],
-        *,
-        jacobian: str | Callable[[Any], Any] = "auto",
-        workers: int | Executor = 1,
-        noise: float | None = None,
-        scales: Vector | None = None,
-        bounds: tuple[Any, Any] | None = None,
-        timeout: float | None = None,
-    ) -> None:
-        super().__init__(
-            residuals, jacobian=jacobian, workers=workers, noise=noise, scales=scales,
-            bounds=bounds, timeout=timeout,
-        )  # fmt: skip
+    def __init__(self, residuals: Callable[[Any], Any], **settings: Any) -> None:
+        super().__init__(residuals, None, **settings)
 
 
 def size_of(terms: Any) -> float:
