@@ -315,9 +315,8 @@ class ManifoldMapping(Method):
         smooth = _rms(cheap(state.points[0]) - cheap(w)) / policy.nearby
         size = max(_rms(state.fine), smooth if math.isfinite(smooth) else 0.0)
         noise = _rms(fine - state.fine) / math.sqrt(2)
-        state = _improved(state, [fine], proxy)
         if not noise > policy.noisy * size:
-            return state
+            return _improved(state, [fine], proxy)
         # A difference over h has the errors σ/h and |f''| h/2; f'' is of the size of f' in a unit.
         slope = np.sqrt(np.mean(_sensitivity(cheap, w, state.units) ** 2, axis=0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -331,8 +330,8 @@ class ManifoldMapping(Method):
         blur = (
             abs(others - terms) if np.ndim(terms) == 0 else np.linalg.norm(terms * (others - terms))
         )
-        text = f"{state.note} {note}".lstrip()
-        return replace(state, steps=steps, blur=float(blur) / math.sqrt(2), note=text)
+        state = replace(state, steps=steps, blur=float(blur) / math.sqrt(2))
+        return _improved(replace(state, note=f"{state.note} {note}".lstrip()), [fine], proxy)
 
     def _differences(self, state: MappingState) -> MappingState:
         """Return the state with the points that differences at the best one take."""
@@ -409,7 +408,13 @@ class ManifoldMapping(Method):
         found, promise = self._lowest_nearby(
             state, lambda x: state.fine + state.jacobian @ (x - w), proxy
         )
-        if promise > max(MappingPolicy.done * abs(state.value), state.blur):
+        # Within the length of differences they tell nothing.
+        near = (
+            rounding(power=1 / 2)
+            if state.steps is None
+            else float((state.steps / state.units).min())
+        )
+        if promise > max(MappingPolicy.done * abs(state.value), state.blur) and state.radius > near:
             return replace(state, points=found, promise=promise)
         return replace(state, stage="end") if state.fresh else self._differences(state)
 
