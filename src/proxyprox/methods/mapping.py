@@ -291,21 +291,17 @@ class ManifoldMapping(Method):
     def _lowest_nearby(
         self, state: MappingState, model: Model, proxy: Any
     ) -> tuple[list[Array], float]:
-        """Return the minimum of a model's loss in the box, points beside it, and the promise."""
-        w, reach = _float64(state.w), state.radius * state.units
-        low, high = np.maximum(state.lower, w - reach), np.minimum(state.upper, w + reach)
-        x, value = lowest(proxy, model, w, low, high, MappingPolicy.searches)
-        found = [x]
-        if self.points > 1:
-            step = (x - w) / state.units
-            # Directions that the last moves say least of, the least known first.
-            moves = np.array([*state.moves, step])
-            known = moves / np.maximum(np.linalg.norm(moves, axis=1, keepdims=True), math.ulp(0.0))
-            rows = np.linalg.svd(known)[2][::-1][: self.points - 1]
-            for row in rows:
-                away = 0.5 * float(np.abs(step).max()) * row / np.abs(row).max() * state.units
-                found.append(np.clip(x + away, state.lower, state.upper))
-        return found, state.value - value
+        """Return the minima of a model's loss in the box and in others, and the first's promise."""
+        w, found, promise = _float64(state.w), list[Array](), 0.0
+        for k in range(self.points):
+            # The box itself, a quarter of it, four times it, a sixteenth …
+            reach = state.radius * 4.0 ** ((k + 1) // 2 * (-1) ** k) * state.units
+            low, high = np.maximum(state.lower, w - reach), np.minimum(state.upper, w + reach)
+            x, value = lowest(proxy, model, w, low, high, MappingPolicy.searches)
+            promise = state.value - value if k == 0 else promise
+            if not any(np.allclose(x, other, rtol=1e-3, atol=0) for other in found):
+                found.append(x)
+        return found, promise
 
     # -- noise and differences ----------------------------------------------------------------
 
