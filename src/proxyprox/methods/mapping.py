@@ -68,11 +68,11 @@ class MappingPolicy:
         The weight of the parameters beside the coarse outputs, which a unit changes by 1.
     searches : int
         Iterations for the loss of a model.
-    nearby : float
-        The distance, in units of the parameters, at which outputs differ by noise alone.
+    small : float
+        Parameters that start at less than this, and not at zero, are in units of their start.
     noisy : float
-        Differences over that distance are noise above this share of the outputs, or of what the
-        coarse ones change in a unit.
+        The fine outputs are noisy if, over a distance that only rounding and noise show, they
+        change by more than this share of their size, or of what the coarse ones change in a unit.
     longest : float
         The longest difference that noise leads to, in units of the parameters.
     """
@@ -85,7 +85,7 @@ class MappingPolicy:
     shrunk: float = 3.0
     appended: float = 0.03
     searches: int = 12
-    nearby: float = 1e-9
+    small: float = 1e-3
     noisy: float = 1e-6
     longest: float = 0.3
 
@@ -111,6 +111,7 @@ class MappingState:
     fine: Any = None
     radius: float = 1.0
     promise: float = 0.0
+    start_value: float = math.inf
     failed: int = 0
     changes: list[Array] = field(default_factory=list)
     cheap_changes: list[Array] = field(default_factory=list)
@@ -120,6 +121,7 @@ class MappingState:
     blur: float = 0.0
     jacobian: Any = None
     fresh: bool = False
+    mirrored: bool = False
     slopes: Any = None
     cycle: float = math.inf
     spent: int = 0
@@ -136,7 +138,7 @@ class ManifoldMapping(Method):
     The default if objective and proxy are :class:`~proxyprox.Outputs` with one loss. It begins at
     the better one of the coarse model's minimum and a w0 that the caller gave; bounds and scales
     are the problem's. The trust region is a box in units of the parameters: their scales, or what
-    ``max(|w|, 1)`` says. ``Result.details`` has standard errors once differences were taken.
+    ``max(|w0|, 1)`` says. ``Result.details`` has standard errors once differences were taken.
 
     Examples
     --------
@@ -174,7 +176,9 @@ class ManifoldMapping(Method):
         box = problem.penalty if isinstance(problem.penalty, Box) else Box(-math.inf, math.inf)
         low, high = map(_float64, box.limits(w0))
         scales = problem.scales
-        units = np.maximum(np.abs(start), 1.0) if scales is None else _float64(scales)
+        size = np.abs(start)
+        usual = np.where((size > 0) & (size < MappingPolicy.small), size, np.maximum(size, 1.0))
+        units = usual if scales is None else _float64(scales) * np.ones_like(start)
         state = MappingState(w0, units, low, high, [start])
         try:
             cheap = coarse_model(problem.proxy)
@@ -198,7 +202,9 @@ class ManifoldMapping(Method):
     def tell(self, state: MappingState, answers: Answers, step: OuterStep) -> MappingState:
         """Take the outputs at the open points, and find the next ones."""
         proxy, outputs = step.proxy, list(answers.outputs)
-        state = replace(state, k=state.k + 1)
+        # As they were asked, in the precision of w.
+        asked = [_float64(from_numpy(point, like=state.w)) for point in state.points]
+        state = replace(state, k=state.k + 1, points=asked)
         if state.stage == "start":
             return self._begun(state, outputs, proxy)
         if state.stage == "map":
@@ -229,7 +235,8 @@ class ManifoldMapping(Method):
         size = float(np.sqrt(np.mean(_sensitivity(cheap, w, state.units) ** 2)))
         size = size if math.isfinite(size) else 0.0
         weight = MappingPolicy.appended * size * math.sqrt(coarse.size)
-        return self._mapped(replace(state, stage="map", weight=weight), proxy)
+        state = replace(state, stage="map", weight=weight, start_value=state.value)
+        return self._mapped(state, proxy)
 
     # -- the mapping --------------------------------------------------------------------------
 
@@ -284,8 +291,9 @@ class ManifoldMapping(Method):
                 found, promise = self._lowest_nearby(state, model, proxy)
                 if promise > MappingPolicy.done * abs(state.value):
                     return replace(state, points=found, promise=promise)
-        side = np.where(w + MappingPolicy.nearby * state.units <= state.upper, 1.0, -1.0)
-        point = np.clip(w + MappingPolicy.nearby * side * state.units, state.lower, state.upper)
+        near = rounding(state.w, 1 / 2) * np.maximum(np.abs(w), state.units)
+        side = np.where(w + near <= state.upper, 1.0, -1.0)
+        point = np.clip(w + side * near, state.lower, state.upper)
         return replace(state, stage="noise", points=[point])
 
     def _lowest_nearby(
@@ -308,10 +316,10 @@ class ManifoldMapping(Method):
     def _measured(self, state: MappingState, fine: Array, proxy: Any) -> MappingState:
         """Return the state with the noise, and the length of differences that it asks for."""
         policy, w, cheap = MappingPolicy, _float64(state.w), coarse_model(proxy)
-        smooth = _rms(cheap(state.points[0]) - cheap(w)) / policy.nearby
+        smooth = _rms(cheap(state.points[0]) - cheap(w)) / rounding(state.w, 1 / 2)
         size = max(_rms(state.fine), smooth if math.isfinite(smooth) else 0.0)
         noise = _rms(fine - state.fine) / math.sqrt(2)
-        if not noise > policy.noisy * size:
+        if not noise > max(policy.noisy, rounding(state.w, 1 / 2)) * size:
             return _improved(state, [fine], proxy)
         # A difference over h has the errors σ/h and |f''| h/2; f'' is of the size of f' in a unit.
         slope = np.sqrt(np.mean(_sensitivity(cheap, w, state.units) ** 2, axis=0))
@@ -333,7 +341,7 @@ class ManifoldMapping(Method):
         """Return the state with the points that differences at the best one take."""
         w, steps = _float64(state.w), state.steps
         if steps is None:
-            steps = rounding(power=1 / 2) * np.maximum(np.abs(w), state.units)
+            steps = rounding(state.w, 1 / 2) * np.maximum(np.abs(w), state.units)
         up, down = state.upper - w, w - state.lower
         moves = np.where(
             (steps <= up) | (up >= down), np.minimum(steps, up), -np.minimum(steps, down)
@@ -345,13 +353,18 @@ class ManifoldMapping(Method):
         self, state: MappingState, outputs: list[Array], proxy: Any
     ) -> MappingState:
         """Return the state with the Jacobian that differences gave, and the gradient there."""
-        w, jacobian = _float64(state.w), np.zeros((state.fine.size, len(state.units)))
+        w, size, again = _float64(state.w), state.fine.size, state.mirrored
+        jacobian = state.jacobian.copy() if again else np.zeros((size, len(state.units)))
         for point, fine in zip(state.points, outputs, strict=True):
             j = int(np.argmax(point != w))
-            # If the model fails beside w, nothing is known of that parameter.
-            jacobian[:, j] = np.nan_to_num(
-                (fine - state.fine) / (point[j] - w[j]), posinf=0, neginf=0
-            )
+            jacobian[:, j] = (fine - state.fine) / (point[j] - w[j])
+        failed = np.array([not np.isfinite(column).all() for column in jacobian.T])
+        others = [2 * w - point for point in state.points if failed[np.argmax(point != w)]]
+        others = [x for x in others if (x >= state.lower).all() and (x <= state.upper).all()]
+        if others and not again:
+            # A model that fails on one side may not on the other.
+            return replace(state, points=others, jacobian=jacobian, mirrored=True)
+        jacobian[:, failed] = 0.0
         terms, slopes = proxy.slopes(state.fine, jacobian)
         gradient, near = pulled(terms, slopes), rounding(power=1 / 3) * state.units
         held = (w <= state.lower + near) & (gradient > 0)
@@ -365,7 +378,7 @@ class ManifoldMapping(Method):
         young = math.isnan(state.first)
         return replace(
             state, stage="step", jacobian=jacobian, slopes=slopes, fresh=True, cycle=state.value,
-            spent=len(outputs), gradient=gradient, left=left,
+            spent=len(w), gradient=gradient, left=left, mirrored=False,
             first=float(np.linalg.norm(gradient)) if young else state.first,
             radius=1.0 if young else state.radius,
         )  # fmt: skip
@@ -399,18 +412,17 @@ class ManifoldMapping(Method):
     def _stepped(self, state: MappingState, proxy: Any) -> MappingState:
         """Return the state with the minimum of the linear model's loss as the next point."""
         w = _float64(state.w)
+        if state.mirrored:
+            return state
         if state.stage == "differences":
             return self._differences(state)
         found, promise = self._lowest_nearby(
             state, lambda x: state.fine + state.jacobian @ (x - w), proxy
         )
         # Within the length of differences they tell nothing.
-        near = (
-            rounding(power=1 / 2)
-            if state.steps is None
-            else float((state.steps / state.units).min())
-        )
-        if promise > max(MappingPolicy.done * abs(state.value), state.blur) and state.radius > near:
+        steps, least = state.steps, max(MappingPolicy.done * abs(state.value), state.blur)
+        near = rounding(state.w, 1 / 2) if steps is None else float((steps / state.units).min())
+        if promise > least and state.radius > near:
             return replace(state, points=found, promise=promise)
         return replace(state, stage="end") if state.fresh else self._differences(state)
 
@@ -420,6 +432,8 @@ class ManifoldMapping(Method):
             return None
         small = float(np.linalg.norm(state.gradient)) <= max(tol * state.first, atol)
         small = small or state.left <= MappingPolicy.done * abs(state.value)
+        # A fit without any residual has no scale of its own.
+        small = small or abs(state.value) <= rounding() * abs(state.start_value)
         return Status.CONVERGED if small and not state.blur else Status.STALLED
 
     def note(self, state: MappingState) -> str:
@@ -430,7 +444,7 @@ class ManifoldMapping(Method):
         """Return standard errors and correlations, if the run has taken differences at its end."""
         if state.stage != "end" or np.ndim(state.slopes) != 2:
             return None
-        return uncertainty(state.slopes, state.value)
+        return uncertainty(state.slopes, state.value, state.upper <= state.lower)
 
 
 def _float64(w: Any) -> Array:

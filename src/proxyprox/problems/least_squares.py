@@ -361,7 +361,7 @@ class Uncertainty:
         return f"{text}. {self.words}".rstrip()
 
 
-def uncertainty(jacobian: Array, loss: float) -> Uncertainty:
+def uncertainty(jacobian: Array, loss: float, fixed: Any = False) -> Uncertainty:
     """Return standard errors and correlations from the residuals' Jacobian at a minimum.
 
     Parameters
@@ -370,6 +370,8 @@ def uncertainty(jacobian: Array, loss: float) -> Uncertainty:
         Of the residuals.
     loss : float
         Half the sum of their squares.
+    fixed : array of bool, optional
+        Which parameters were not fitted: their errors are zero.
 
     Examples
     --------
@@ -378,6 +380,7 @@ def uncertainty(jacobian: Array, loss: float) -> Uncertainty:
     standard errors 707, 707. The data hardly tell w[0] and w[1] apart (correlation -1.000).
     """
     m, d = jacobian.shape
+    fixed = np.broadcast_to(fixed, d)
     size = np.linalg.norm(jacobian, axis=0)
     seen = size > 0
     _, s, rows = np.linalg.svd(jacobian / np.where(seen, size, 1.0), full_matrices=False)
@@ -386,7 +389,8 @@ def uncertainty(jacobian: Array, loss: float) -> Uncertainty:
     covariance = root @ root.T
     # What lies along a direction that no residual sees is not determined at all.
     lost = np.sqrt((rows[~kept] ** 2).sum(axis=0)) + (~seen)
-    loose = lost > rounding(power=1 / 2)
+    loose = (lost > rounding(power=1 / 2)) & ~fixed
+    d -= int(fixed.sum())
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     scale = math.sqrt(2 * loss / (m - d)) if m > d else math.inf
     with np.errstate(divide="ignore", invalid="ignore"):
