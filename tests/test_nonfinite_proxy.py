@@ -45,16 +45,6 @@ def test_the_safeguard_takes_the_rival(steps):
     assert "dropped after 6 steps: the proxy's gradient was not finite at" in result.message
 
 
-def test_it_is_remembered_in_a_checkpoint(tmp_path):
-    call = {
-        "w0": np.zeros(4), "steps": 8, "checkpoint": tmp_path / "run", "method": pp.DANE("auto"),
-    }  # fmt: skip
-    pp.minimize(pp.Problem(TARGET, holed()), **call)
-    again = pp.minimize(pp.Problem(TARGET, holed()), **call)
-    assert again.status is pp.Status.PROXY_NOT_FINITE
-    assert "in 7 of 8 steps" in again.message
-
-
 def test_a_wall_that_the_line_search_turns_back_from_is_no_fault():
     def value(w):
         return float(-np.log(1 - w @ w)) if w @ w < 1 else np.inf
@@ -119,12 +109,3 @@ def test_a_step_that_leads_over_an_edge_is_shortened(inner, method):
     if method != pp.DANE():
         assert result.success
         np.testing.assert_allclose(result.w, 0.8, atol=1e-3)
-
-
-@pytest.mark.parametrize("inner", SOLVERS[:4], ids=lambda inner: type(inner).__name__)
-@pytest.mark.parametrize("method", [pp.DANE(), pp.ProxyProx(lambda k: 5.0)])
-def test_solvers_turn_back_from_a_barrier(inner, method):
-    problem = pp.Problem(INSIDE, edge(sharp=False))
-    result = pp.minimize(problem, np.zeros(4), method=method, inner=inner, stop=FEW, steps=20)
-    assert result.status is pp.Status.STEPS_DONE
-    np.testing.assert_allclose(result.w, 0.8, atol=1e-2)

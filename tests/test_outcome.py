@@ -48,24 +48,6 @@ def test_a_run_that_grows_but_stays_finite_is_no_success_and_one_that_falls_is()
     assert result.values[1] < 2 < result.values[0]
 
 
-@pytest.mark.parametrize(
-    ("method", "safeguard", "words"),
-    [
-        (pp.ProxyProx(0.01), False, "A smaller eta or eta='auto' or safeguard=True should help. "),
-        (pp.ProxyProx(0.01), True, "A smaller eta or eta='auto' should help. "),
-        (pp.ProxyProx("auto"), False, "taken. safeguard=True should help. "),
-        (pp.ProxyProx("auto"), True, "samples. "),
-    ],
-)
-def test_only_what_is_not_on_already_is_suggested(method, safeguard, words):
-    wrong = pp.Problem((lambda w: float(w @ w), lambda w: -2 * w), pp.Quadratic(np.eye(2)))
-    result = pp.minimize(
-        wrong, START, method=method, steps=15 if safeguard else 200, safeguard=safeguard
-    )
-    assert result.status is Status.GREW
-    assert words + CHECKED in result.message
-
-
 GREW = {
     "an infinite loss": (
         (lambda w: float(w[0]) if w[0] < 0.5 else np.inf, lambda w: w - 1), pp.SGD(0.5), 3
@@ -92,17 +74,6 @@ def test_what_grew_is_said_to_have_grown(name):
     if "stands still" in name:
         assert result.trace["displacement"][-1] == 0
         assert CHECKED in result.message
-
-
-def test_exact_gradients_that_explode_are_no_success_wherever_they_point():
-    def gradient(w):
-        # Far out the gradient points back along the way although the loss rises across it.
-        return w - 1 if np.abs(w).max() < 50 else 1e8 * np.array([-w[0], w[1]]) / np.abs(w).max()
-
-    flat = (lambda w: 0.0, lambda w: 0 * w)
-    problem = pp.Problem((None, gradient), proxy=flat)
-    result = pp.minimize(problem, np.zeros(2), method=pp.ProxyProx(1e3), steps=2)
-    assert result.status is Status.GREW
 
 
 def test_noise_at_a_good_start_is_not_divergence_but_no_success():
@@ -166,18 +137,6 @@ def test_an_inner_rule_that_mostly_failed_is_no_success_unless_the_loss_fell():
         assert seen.message.endswith("The inner rule failed in most steps.")
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_a_rule_that_fails_at_rounding_level_only_is_no_failure(dtype):
-    A = np.diag(np.array([1.0, 30.0], dtype=dtype))
-    target = pp.Quadratic(A, b=np.array([1.0, -2.0], dtype=dtype))
-    problem = pp.Problem(blind(target.gradient), pp.Quadratic(dtype(1.1) * A))
-    call = {"method": pp.ProxyProx(1.0), "inner": pp.inner.Newton(), "stop": pp.stopping.SDane()}
-    if dtype is np.float32:
-        call = {"method": pp.DANE()}
-    result = pp.minimize(problem, np.ones(2, dtype=dtype), steps=60, **call)
-    assert result.success, result.message
-
-
 def test_values_that_would_have_to_be_paid_for_are_not_asked_for():
     for account in ("cost", "epsilon"):
 
@@ -198,15 +157,6 @@ def test_a_value_that_cannot_be_used_is_named_and_the_gradients_judge():
         assert result.values is None
         assert "objective's value" in result.message
         assert result.success
-
-
-def test_one_is_singular():
-    target = pp.logistic_regression(np.eye(3), [0, 1, 1], l2=0.1, batch_size=1)
-    call = {"method": pp.ProxyProx(1.0), "inner": pp.inner.Newton(), "steps": 1, "rng": 0}
-    shown = str(pp.minimize(pp.Problem(target, target.label_free()), **call))
-    assert "target paid   1 gradient, 1 sample\n" in shown
-    assert "1 Hessian" in shown
-    assert "1 Hessians" not in shown
 
 
 def diverging(steps=100, *, noise=0.0, averaging=None, **call):
@@ -230,17 +180,6 @@ def test_divergence_without_values_is_seen_in_the_gradients():
         assert result.status is Status.GREW
         assert "in norm" in result.message
         assert "A smaller eta" in result.message
-
-
-def test_the_evidence_survives_a_checkpoint_and_a_run_that_resumed_says_so(tmp_path):
-    path = tmp_path / "run"
-    assert diverging(15, checkpoint=path).status is Status.GREW
-    resumed, whole = diverging(30, checkpoint=path), diverging(30)
-    assert resumed.status is Status.GREW
-    assert "after 15 steps" in resumed.message
-    assert resumed.doubt == whole.doubt
-    # Finished already: the evidence alone is read back.
-    assert diverging(30, checkpoint=path).doubt == whole.doubt
 
 
 def test_a_run_in_ones_own_hands_and_scipy_say_the_same():
@@ -281,16 +220,6 @@ def test_the_answer_is_judged_by_what_it_reached():
         problem = pp.Problem(objective)
         assert not pp.minimize(problem, np.ones(1), **call).success
         assert pp.minimize(problem, np.ones(1), averaging=pp.averaging.Uniform(), **call).success
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_tensors_are_judged_too(dtype):
-    torch = pytest.importorskip("torch")
-    A = torch.diag(torch.tensor([1.0, 10.0], dtype=getattr(torch, dtype)))
-    proxy = pp.FunctionProxy(lambda w: 0.15 * float(w @ A @ w), lambda w: 0.3 * (A @ w))
-    start, problem = torch.ones(2, dtype=A.dtype), pp.Problem(blind(lambda w: A @ w), proxy)
-    assert not pp.minimize(problem, start, method=pp.ProxyProx(10.0), steps=20).success
-    assert pp.minimize(problem, start, method=pp.ProxyProx(0.05), steps=20).success
 
 
 @pytest.mark.slow

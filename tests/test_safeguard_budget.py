@@ -76,15 +76,6 @@ def test_no_budget_is_exceeded_and_little_of_it_is_left(target, name, limited, l
         assert bool(result.safeguard.checks) == (name == "exact" or result.steps >= 14)
 
 
-@pytest.mark.parametrize("limit", [50, 120, 400])
-def test_about_a_tenth_is_kept_back(target, limit):
-    problem = pp.Problem(by_functions(target), target.subsample(80, rng=0))
-    result = pp.minimize(problem, np.zeros(6), budget=limit, safeguard=True, rng=0)
-    held_out = 2 * sum(check.batches for check in result.safeguard.checks)
-    assert held_out <= 0.16 * limit
-    assert result.ledger.target_gradients > 0.9 * limit
-
-
 def test_a_budget_too_small_for_a_comparison_is_spent_on_steps(target):
     problem = pp.Problem(target, target.subsample(80, rng=0))
     result = pp.minimize(problem, budget=pp.Budget(target_samples=13 * 64), safeguard=True, rng=0)
@@ -101,29 +92,3 @@ def test_nothing_is_compared_twice(target, tmp_path):
     assert again.safeguard == first.safeguard
     assert again.w.tobytes() == first.w.tobytes()
     assert again.ledger == first.ledger
-
-
-def test_a_smaller_budget_later_leaves_the_choice_to_what_was_found(target, tmp_path):
-    problem = pp.Problem(target, target.subsample(80, rng=0))
-    call = {"safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
-
-    def enough(step):
-        if step.record.k == 24:
-            raise RuntimeError("stop here")
-
-    with pytest.raises(pp.OracleError) as caught:
-        pp.minimize(problem, steps=50, callback=enough, **call)
-    spent = caught.value.result.ledger.target_gradients
-    result = pp.minimize(problem, budget=10, **call)
-    assert result.ledger.target_gradients == spent
-    assert result.safeguard.chosen in ("proxy", "SGD")
-
-
-def test_exact_methods_are_compared_by_one_exact_look(target):
-    problem = pp.Problem(target, target.subsample(80, rng=0))
-    call = {"method": pp.DANE(1.0), "safeguard": True, "rng": 0}
-    result = pp.minimize(problem, budget=21, **call)
-    check = result.safeguard.checks[-1]
-    assert (check.batches, check.standard_error) == (1, 0.0)
-    assert result.ledger.target_gradients <= 21
-    assert result.ledger.target_samples == 400 * result.steps

@@ -55,27 +55,6 @@ def test_a_maximum_at_the_proxys_minimum_is_not_the_answer():
         np.testing.assert_allclose(result.w, 2, atol=1e-3)
 
 
-@pytest.mark.parametrize("budget", [1, 2, 3])
-@pytest.mark.parametrize("values", [True, False])
-def test_a_budget_of_few_gradients_ends_at_a_point_that_is_known(budget, values):
-    value, gradient = TARGETS["well"]
-    target = pp.FunctionObjective(gradient, value=value if values else None)
-    result = pp.minimize(pp.Problem(target, bowl()), np.array([1.9, -1.8]), budget=budget)
-    assert result.status is Status.BUDGET_SPENT
-    assert value(result.w) <= value(np.array([1.9, -1.8]))
-
-
-def test_gradients_alone_say_that_w0_was_left():
-    target = pp.Quadratic(np.diag([1.0, 4.0]), b=np.array([-1.0, -4.0]))
-    blind = pp.FunctionObjective(lambda w: target.gradient(w))
-    result = pp.minimize(pp.Problem(blind, pp.Quadratic(np.eye(2))), np.full(2, 5.0))
-    assert result.status is Status.CONVERGED
-    assert "left w0" in result.message
-    assert "proxy's minimum" in result.message
-    without = pp.minimize(pp.Problem(target, pp.Quadratic(np.eye(2))), np.full(2, 5.0))
-    assert "left w0" not in without.message
-
-
 def test_a_w0_costs_one_round_and_its_absence_none():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 6))
@@ -89,18 +68,6 @@ def test_a_w0_costs_one_round_and_its_absence_none():
     assert given.steps <= free.steps + 1
     # A start that is the minimum already needs no more than to be seen.
     assert pp.minimize(problem, given.w).steps <= 4
-
-
-def test_a_saddle_at_w0_is_left_for_a_lower_proxys_minimum():
-    def value(w):
-        return float((w[0] * w[1] - 1) ** 2)
-
-    def gradient(w):
-        return 2 * (w[0] * w[1] - 1) * w[::-1]
-
-    result = pp.minimize(pp.Problem((value, gradient), bowl(centre=0.8)), np.zeros(2))
-    assert result.success
-    assert value(result.w) < 1e-8
 
 
 @pytest.mark.parametrize("bad", ["w0", "the minimum", "both"])
@@ -132,22 +99,6 @@ def test_a_run_that_is_choosing_its_start_resumes_bit_for_bit(steps, tmp_path):
     resumed = pp.minimize(problem, steps=8, checkpoint=tmp_path / "run", **call)
     np.testing.assert_array_equal(resumed.w, whole.w)
     assert resumed.values == whole.values
-
-
-def test_an_answer_above_the_start_is_exchanged_whatever_the_method():
-    def value(w):
-        return float(w @ w) / 2
-
-    noisy = pp.FunctionObjective(
-        lambda w, noise: w + noise, value=value, sample=lambda rng: rng.normal(size=2)
-    )
-    for method in (pp.SGD(0.9), pp.ProxyProx(5.0), pp.ProxyProx("auto")):
-        start = np.full(2, 1e-3)
-        result = pp.minimize(pp.Problem(noisy, bowl()), start, method=method, steps=3, rng=0)
-        assert value(result.w) <= value(start)
-        if not result.success:
-            np.testing.assert_array_equal(result.w, start)
-            assert result.status in (Status.ABOVE_START, Status.GREW)
 
 
 def counts(seed=0, n=2000):
@@ -189,14 +140,3 @@ def test_a_gradient_at_the_level_of_rounding_has_converged(tol):
     assert result.status is Status.CONVERGED
     again = pp.minimize(problem, result.w, tol=tol)
     assert again.status is Status.CONVERGED
-
-
-def test_a_gradient_that_does_not_fit_its_values_stalls_soon():
-    """It is that of another loss, and leads up where the values lead down."""
-    target = pp.FunctionObjective(
-        lambda w: 2 * (w + 1), value=lambda w: float((w - 1) @ (w - 1)) + 5
-    )
-    result = pp.minimize(pp.Problem(target, bowl(centre=0.2)), np.zeros(3))
-    assert result.status is Status.STALLED
-    assert "gradient" in result.message
-    assert result.steps <= 30

@@ -68,28 +68,6 @@ class Trial(State):
     step: float = 1.0
 
 
-class Counted:
-    """An objective of one function that counts its own evaluations."""
-
-    exact = True
-
-    def __init__(self) -> None:
-        self.evaluations = 0
-
-    def sample(self, rng: np.random.Generator) -> None:
-        return None
-
-    everything = staticmethod(lambda: None)
-
-    def gradient(self, w: Any, batch: Any = None) -> Any:
-        self.evaluations += 3
-        return TARGET.gradient(w)
-
-    def value(self, w: Any) -> float:
-        self.evaluations += 1
-        return TARGET.value(w)
-
-
 @pytest.mark.parametrize(
     "loss",
     [
@@ -111,20 +89,6 @@ def test_value_and_gradient_are_those_of_the_loss(loss: Any) -> None:
     assert loss.exact
     assert value == pytest.approx(loss.value(w), rel=1e-12)
     np.testing.assert_allclose(gradient, loss.gradient(w, None), rtol=1e-12)
-
-
-def test_value_and_gradient_of_a_batch_are_those_of_its_rows() -> None:
-    loss = logistic_regression(X, LABELS, l2=0.1, sample_weight=AMOUNTS, batch_size=4)
-    w, rows = np.array([0.3, -0.7]), np.array([2, 5, 5])
-    gradient = loss.value_and_gradient(w, rows)[1]
-    slopes = [
-        loss.value_and_gradient(w + step, rows)[0] - loss.value_and_gradient(w - step, rows)[0]
-        for step in 1e-6 * np.eye(2)
-    ]
-    np.testing.assert_allclose(gradient, np.array(slopes) / 2e-6, rtol=1e-6)
-    assert loss.value_and_gradient(w, np.arange(12))[0] == pytest.approx(loss.value(w))
-    assert not loss.exact
-    assert not Quadratic(np.eye(2), noise=0.1).exact
 
 
 def test_a_method_that_asks_for_values_gets_them_and_the_trace_has_them() -> None:
@@ -154,27 +118,6 @@ def test_a_value_asked_for_on_its_own_is_counted_and_an_accounted_one_is_not_ask
     assert step.value == 3.5
 
 
-def test_evaluations_that_an_objective_counts_are_in_the_ledger() -> None:
-    counted = Counted()
-    result = minimize(Problem(counted), np.zeros(2), method=Halving(), steps=5)
-    assert result.ledger.target_calls == 5 * 4
-    # The losses at both ends are known already: none is computed for the report.
-    assert counted.evaluations == 5 * 4
-    assert result.values == (0.0, TARGET.value(result.w))
-    assert "20 function calls" in str(result)
-
-
-def test_a_subclass_that_changes_the_gradient_is_asked_for_that() -> None:
-    class Shifted(Quadratic):
-        def gradient(self, w: Any, batch: Any = None) -> Any:
-            return super().gradient(w, batch) - 1
-
-    steps: list[Any] = []
-    target = Shifted(np.eye(2))
-    minimize(Problem(target), method=Halving(), steps=1, callback=steps.append)
-    np.testing.assert_array_equal(steps[0].gradients[0], [-1.0, -1.0])
-
-
 def test_a_run_that_waits_for_a_small_gradient_gives_up_at_the_noise_of_the_target() -> None:
     def value(w: Any) -> float:
         return round(TARGET.value(w), 4)
@@ -190,27 +133,6 @@ def test_a_run_that_waits_for_a_small_gradient_gives_up_at_the_noise_of_the_targ
     assert TARGET.value(result.w) < -1.99
     # Without a tolerance nothing is waited for.
     assert minimize(problem, np.zeros(2), method=Halving(), steps=100).steps == 100
-
-
-def test_a_plateau_above_the_best_point_is_no_minimum() -> None:
-    def value(w: Any) -> float:
-        return TARGET.value(w) if w[0] < 1.5 else 7.0
-
-    def gradient(w: Any) -> Any:
-        return TARGET.gradient(w) if w[0] < 1.5 else np.zeros(2)
-
-    result = minimize(Problem((value, gradient)), np.zeros(2), method=Halving(), tol=1e-6)
-    assert result.trace["value"][1] == 7.0
-    assert result.status is Status.CONVERGED
-    np.testing.assert_allclose(result.w, [1.0, 1.0], atol=1e-5)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, "high"])
-def test_a_value_that_is_no_number_is_refused(value: Any) -> None:
-    run = Run(Problem(TARGET), method=ProxyProx(0.1))
-    run.ask()
-    with pytest.raises((ValueError, TypeError), match="value must be"):
-        run.tell(np.ones(2), value=value)
 
 
 def test_a_method_that_backtracks_turns_back_from_points_without_an_answer(tmp_path: Any) -> None:

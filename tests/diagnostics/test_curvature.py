@@ -10,17 +10,13 @@ from proxyprox.diagnostics.audit import line_search
 from proxyprox.diagnostics.curvature import (
     HessianProbe,
     MeteredTarget,
-    Spectrum,
     Visit,
     lanczos,
     noise_level,
     random_direction,
-    similarity,
-    smoothness,
     spectrum_of_matrix,
-    strong_convexity,
 )
-from proxyprox.result import Interval, Ledger
+from proxyprox.result import Ledger
 
 
 def symmetric(rng, size):
@@ -52,24 +48,6 @@ def test_krylov_spaces_are_orthonormal_and_end_when_they_are_invariant():
         assert (found.below, found.above) == (space.ritz[0], space.ritz[-1])
 
 
-def test_intervals_of_a_spectrum():
-    matrix = np.diag([-0.5, 1.0, 4.0])
-    for error in (0.0, 0.25):
-        whole = spectrum_of_matrix(matrix, error=error)
-        for found, value in (
-            (similarity(whole), 4.0), (similarity(spectrum_of_matrix(-matrix, error)), 4.0),
-            (smoothness(whole), 4.0), (strong_convexity(whole), -0.5),
-        ):  # fmt: skip
-            assert found == pytest.approx(Interval(value, value - error, value + error))
-    partial = Spectrum(np.array([0.1, 2.0]), below=-2.5, above=2.2)
-    assert (similarity(partial).low, similarity(partial).high) == (2.0, 2.5)
-    # A stated strong convexity is believed up to rounding, unless the measurement contradicts it.
-    stated = strong_convexity(Spectrum(np.array([0.3, 2.0]), -1.0, 2.2), certified=0.1)
-    assert (stated.low, stated.high) == pytest.approx((0.1, 0.3))
-    assert 0.1 in stated
-    assert strong_convexity(spectrum_of_matrix(matrix), certified=0.0).high < 0
-
-
 @pytest.mark.parametrize("n", [8, 16])
 @pytest.mark.parametrize("decay", [1.0, 1e-6, 0.7, None])
 def test_intervals_hold_the_true_variance(decay, n):
@@ -83,17 +61,6 @@ def test_intervals_hold_the_true_variance(decay, n):
             noise = rng.standard_t(6, size=(n, 30)) * np.sqrt(4 / 6)
         held += float(np.sum(scales**2)) in noise_level(5.0 + noise * scales, 0.95)
     assert held >= 180
-
-
-def test_the_noise_is_the_summed_sample_variance():
-    rng = np.random.default_rng(1)
-    few, many = rng.standard_normal((9, 4)), rng.standard_normal((90, 4))
-    assert noise_level(few).estimate == pytest.approx(few.var(axis=0, ddof=1).sum())
-    narrow, wide = noise_level(many), noise_level(few)
-    assert narrow.high / narrow.low < wide.high / wide.low
-    equal = noise_level(np.tile(np.linspace(1, 2, 7), (5, 1)))
-    assert equal.estimate == 0.0 < equal.high < 1e-20
-    assert noise_level(np.zeros((4, 3))).high == 0.0
 
 
 W = np.array([50.0, 20.0])

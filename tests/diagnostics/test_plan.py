@@ -93,38 +93,6 @@ def test_a_useless_proxy_is_left_out_and_a_scaled_one_taken_with_its_scale(targe
     assert np.mean([target.value(w) for w in ends]) - best_value(target) < 2 * planned.epsilon
 
 
-def test_bad_arguments_are_named(found):
-    for given in ({"epsilon": -1.0}, {"budget": 0}, {"audit": "found"}):
-        with pytest.raises((TypeError, ValueError), match=next(iter(given))):
-            plan(**{"audit": found, **given})
-
-
-def test_a_path_that_overshoots_is_cut_and_a_bent_loss_said_to_be_one():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 10))
-    y = X @ rng.normal(size=10) + rng.standard_t(1.5, size=2000)
-
-    def robust(X, y):
-        def value(w):
-            return float(np.mean(np.sqrt(1 + (X @ w - y) ** 2) - 1))
-
-        def gradient(w):
-            r = X @ w - y
-            return X.T @ (r / np.sqrt(1 + r**2)) / len(y)
-
-        return value, gradient
-
-    target, unrelated = robust(X, y), robust(100 * rng.normal(size=(200, 10)), rng.normal(size=200))
-    problem = pp.Problem(target, unrelated)
-    found = audit(problem, np.zeros(10), epsilon=1e-3, curvature="secants", rng=0)
-    values = [target[0](point.w) for point in found.points]
-    assert values == sorted(values, reverse=True)
-    planned = plan(found)
-    assert any("the quadratic model is rough" in note for note in planned.notes)
-    end = pp.minimize(planned.problem, **planned.arguments, rng=1)  # w0 is among the arguments
-    assert values[0] - target[0](end.w) > 0.95 * (values[0] - values[-1])
-
-
 def test_the_noise_outside_a_krylov_space_counts(best_value):
     """Nearly all of the noise of sparse rows is there: without it plans ended 10 to 60 ε away."""
     rng = np.random.default_rng(0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 
 import numpy as np
@@ -150,16 +149,6 @@ def test_many_parameters_are_compressed(best_value):
     found = audit(pp.Problem(loss, loss.subsample(500, rng=0)), epsilon=EPSILON)
     assert "of 600 dimensions" in str(found)
     assert 1 / 3 < found.rounds / bfgs_rounds(found.problem, best_value(loss) + EPSILON) < 3
-
-
-def test_proxies_without_a_minimum_without_products_and_in_bounds(target):
-    proxy = target.subsample(200, rng=1)
-    downwards = (lambda w: -proxy.value(w), lambda w: -proxy.gradient(w))
-    for given in (downwards, (proxy.value, proxy.gradient)):
-        found = audit(pp.Problem(target, given), epsilon=EPSILON)
-        assert 3 < found.rounds < 200
-        assert math.isfinite(found.rounds_without)
-    assert "without the bounds" in str(audit(pp.Problem(target, proxy, bounds=(-1.0, 1.0))))
 
 
 def test_starts_at_the_minimum_and_targets_that_curve_downwards():

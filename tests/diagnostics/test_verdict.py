@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from sklearn.datasets import make_classification
 
 import proxyprox as pp
 from proxyprox.diagnostics.audit import audit, plan
-from proxyprox.diagnostics.report import Rehearsal, Verdict, decide
+from proxyprox.diagnostics.report import Verdict, decide
 
 USE, SCALED, REFUSED = Verdict.USE, Verdict.USE_SCALED, Verdict.DO_NOT_USE
 
@@ -32,25 +31,6 @@ USE, SCALED, REFUSED = Verdict.USE, Verdict.USE_SCALED, Verdict.DO_NOT_USE
 )  # fmt: skip
 def test_rule(sgd, plain, scaled, shares, expected):
     assert decide(sgd, plain, math.inf if scaled is None else scaled, shares) is expected
-
-
-def test_the_sentence_states_the_gain(tiny):
-    for verdict, sgd, proxied, words in (
-        (USE, 203, 169, "SGD needs 203 target gradients, ProxyProx 169 (rehearsed): 1.2 "),
-        (USE, 222, 222, "no gain at this ε"),
-        (USE, math.inf, 5, "only the second arrives"),
-        (SCALED, 100, 10, "10 times fewer"),
-        (REFUSED, 100, 90, "only 1.1 times fewer"),
-        (REFUSED, 100, 900, "no gain."),
-    ):
-        one, two = (Rehearsal(1.0, count, 0.0) for count in (sgd, proxied))
-        prediction = replace(tiny.prediction, sgd=one, best=two)
-        told = replace(tiny, verdict=verdict, leaning=verdict, prediction=prediction)
-        unsure = replace(told, verdict=Verdict.UNSURE).sentence
-        assert words in told.sentence
-        assert words in unsure
-        assert unsure.startswith("Unsure, see below")
-        assert str(verdict).partition(":")[0].lower() in unsure
 
 
 ROOTS, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
@@ -132,20 +112,6 @@ def test_rows_in_other_units_are_refused_and_the_units_named(name):
     assert "further from the target's than no curvature" in found.reasons[0]
 
 
-def test_lanczos_sees_the_start_from_the_end():
-    rng = np.random.default_rng(3)
-    X = rng.standard_normal((500, 60))
-    y = X @ rng.standard_normal(60) + rng.logistic(size=500) > 0
-    target = pp.logistic_regression(X, y, l2=1e-3, batch_size=64)
-    found = audit(pp.Problem(target, target.label_free(30 * X)), budget=135, rng=0)
-    assert not any(point.in_full for point in found.points)
-    assert len(found.proxy_matrices) > 1
-    assert len({matrix.shape for matrix in found.proxy_matrices}) == 1
-    assert found.verdict is REFUSED
-    assert found.ledger.target_gradients <= 135
-    assert any("other units" in reason for reason in found.reasons)
-
-
 ROWS, SIZE = 2000, 10
 
 
@@ -213,22 +179,6 @@ def test_smooth_losses_leave_no_doubt_however_noisy(batch):
     assert not found.doubts
 
 
-def test_an_audit_that_never_left_its_start_says_so(tiny):
-    def wall(w):
-        return w - 1 if np.linalg.norm(w) < 1e-6 else w * np.nan
-
-    problem = pp.Problem(pp.FunctionObjective(wall), pp.Quadratic(np.eye(2)))
-    found = audit(problem, np.zeros(2), budget=21, curvature="secants", rng=0)
-    assert len(found.points) == 1
-    assert found.verdict is Verdict.UNSURE
-    assert "Only one point could be visited, the start" in str(found)
-    assert plan(found).rough
-    # One point as asked for is no reason to doubt.
-    asked = audit(tiny.problem, points=1, rng=0)
-    assert asked.verdict is asked.leaning
-    assert "at the only point visited, the start, 95% limits" in str(asked)
-
-
 @pytest.mark.parametrize(("depth", "unsure"), [(1e-3, False), (1.0, True)])
 def test_a_target_that_curves_downwards_is_not_judged_as_a_convex_one(depth, unsure):
     """Least squares with a ripple on top, which takes 2·depth from the curvature at the start."""
@@ -247,16 +197,3 @@ def test_a_target_that_curves_downwards_is_not_judged_as_a_convex_one(depth, uns
     found = audit(pp.Problem(target, proxy), np.zeros(6), epsilon=1e-2, rng=0)
     assert any("not convex" in doubt for doubt in found.doubts) == unsure
     assert (found.verdict is Verdict.UNSURE) == unsure
-
-
-def test_words_say_where_each_number_is_from(target, subsampled):
-    words = str(subsampled)
-    assert words.splitlines()[0] == subsampled.sentence
-    start, *_, end = (f"{p.delta.estimate / p.H.estimate:.2g}" for p in subsampled.points)
-    assert subsampled.reasons[0].startswith(f"δ/H is {start} at the start, ")
-    assert f"{end} at the end of the path" in subsampled.reasons[0]
-    for part in ("the largest over the points visited", "the target's weakest curvature",
-                 "counts all its rows"):  # fmt: skip
-        assert part in words
-    penalised = audit(pp.Problem(target, target.label_free(), pp.L1(0.01)), rng=0)
-    assert any("penalty" in reason for reason in penalised.reasons)

@@ -17,13 +17,6 @@ def test_sgd_does_not_take_the_proxys_word_for_delta(target):
     assert beside.w.tobytes() == alone.w.tobytes()
 
 
-def test_steps_are_powers_of_two(target):
-    problem = pp.Problem(target, target.subsample(60, rng=0))
-    result = pp.minimize(problem, method=pp.ProxyProx(eta="auto"), steps=60, rng=0)
-    assert np.all(np.log2(result.trace["eta"]) % 1 == 0)
-    assert len(set(result.trace["eta"][30:])) < 10
-
-
 def test_secants_cost_gradients_but_no_samples(target):
     problem = pp.Problem(target, target.subsample(60, rng=0))
     result = pp.minimize(problem, method=pp.ProxyProx(eta="auto"), steps=200, rng=0)
@@ -57,12 +50,6 @@ def test_ask_and_tell_without_halves_works(target):
         assert len(query.halves) == 2
         run.tell([target.gradient(point, query.batch) for point in query.points])
     assert target.value(run.w) < 0.7 * target.value(np.zeros(8))
-
-
-def test_eta_must_be_a_number_a_function_or_auto():
-    for method in (pp.ProxyProx, pp.SGD, pp.DANE):
-        with pytest.raises(TypeError, match="eta"):
-            method(eta="automatic")
 
 
 @pytest.mark.parametrize(

@@ -39,22 +39,6 @@ def test_the_scale_of_the_loss_does_not_matter(target, scale):
     assert np.allclose(run(scale), run(1.0), rtol=1e-6)
 
 
-def test_exact_gradients_keep_the_rule_that_curvature_limits():
-    target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]))
-    result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=400)
-    assert np.allclose(result.w, target.minimiser(), atol=1e-6)
-
-
-def test_a_noisy_quadratic_is_left_stable():
-    target = pp.Quadratic(np.diag([1.0, 100.0]), b=np.array([-1.0, -1.0]), noise=0.3)
-    losses = []
-    for seed in range(3):
-        result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=500, rng=seed)
-        losses.append(target.value(result.w) - target.value(target.minimiser()))
-    start = target.value(np.zeros(2)) - target.value(target.minimiser())
-    assert max(losses) < 0.1 * start
-
-
 @pytest.mark.slow
 def test_nearly_separable_data_are_fitted_about_as_by_the_best_step_size():
     """A rule that stays within the curvature ends at about four times the tuned loss."""

@@ -89,20 +89,6 @@ def test_no_run_ends_above_its_start(batch, method, repeatable):
         assert loss.value(result.w) < loss.value(np.zeros(15))
 
 
-@pytest.mark.slow
-def test_poisson_rows_with_large_counts_do_not_throw_the_iterate_away():
-    rng = np.random.default_rng(12)
-    X = rng.normal(size=(2000, 20)) / np.sqrt(20)
-    y = rng.poisson(np.exp(X @ rng.normal(size=20) + 0.3))
-    loss = pp.poisson_regression(X, y, intercept=True, l2=1e-5, batch_size=1)
-    for method in (pp.ProxyProx("auto"), pp.SGD("auto")):
-        for seed in range(3):
-            run = pp.minimize(
-                pp.Problem(loss, loss.label_free()), method=method, steps=200, rng=seed
-            )
-            assert loss.value(run.w) < loss.value(loss.zeros())
-
-
 def zipf_rows(batch, seed=0):
     """Return logistic regression on rows that share few columns, without an intercept."""
     rng = np.random.default_rng(seed)
@@ -177,19 +163,6 @@ def test_the_growth_of_one_rows_noise_is_its_smoothness_whatever_the_step():
     for _ in range(5):
         x, step = rng.normal(size=(2, 3))
         assert observed(x * (x @ step), step=step).growth.value == pytest.approx(x @ x)
-
-
-def test_half_batches_leave_the_common_change_out():
-    step, common, own = np.array([1.0, 0, 0]), np.array([2.0, 1, 0]), np.array([0.5, 0, 0.5])
-    state = observed(common, step=step, gaps=(np.zeros(3), own))
-    assert state.growth.value == pytest.approx((own @ own) / (common @ step))
-
-
-def test_one_measurement_raises_the_growth_at_most_fourfold():
-    step = np.array([1.0, 0, 0])
-    first = observed(np.array([1.0, 0, 0]), step=step)
-    steep = observed(np.array([1.0, 1e6, 0]), step=step, k=2, state=first)
-    assert steep.growth.value == pytest.approx(4 * first.growth.value)
 
 
 def test_halves_that_are_no_pairs_are_refused_by_name():
