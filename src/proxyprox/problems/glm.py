@@ -708,7 +708,7 @@ class GLM(LinearLoss, Paired):
         n = check.whole("sample", n, most=rows, remedy=remedy)
         places = (np.arange(n) + np.random.default_rng(0).random(n)) * (rows / n)
         chosen = np.minimum(places.astype(np.intp), rows - 1)
-        small = n * self.design.width <= 8 * BLOCK or n <= COPIED * rows
+        small = n * self.design.width <= 4 * BLOCK or n <= COPIED * rows
         return self.rows(chosen, copied=small or not self.design.in_blocks)
 
     def same_curvature(self, other: Any) -> bool:
