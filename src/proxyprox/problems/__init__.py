@@ -3,7 +3,6 @@
 from proxyprox.problems.combination import MixedProxy, ScaledProxy, regularized
 from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
-from proxyprox.problems.functions import FunctionObjective, FunctionProxy
 from proxyprox.problems.glm import (
     GLM,
     gamma_regression,
@@ -22,7 +21,7 @@ from proxyprox.problems.least_squares import (
     weighted,
 )
 from proxyprox.problems.parametric import Parametric
-from proxyprox.problems.problem import Problem
+from proxyprox.problems.problem import FunctionObjective, FunctionProxy, Problem
 from proxyprox.problems.protocols import Batch, Facts, Objective, Penalty, Proxy
 from proxyprox.problems.quadratic import Quadratic, Zero
 

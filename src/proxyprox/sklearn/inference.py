@@ -22,8 +22,8 @@ from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family, label_array
-from proxyprox.problems.functions import FunctionProxy
 from proxyprox.problems.glm import Design, as_targets
+from proxyprox.problems.problem import FunctionProxy
 from proxyprox.problems.protocols import Secant
 from proxyprox.problems.several import Several
 from proxyprox.sklearn.inputs import Labelled, encode_answers, stack_rows

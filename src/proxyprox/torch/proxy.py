@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.validation import Words, flag, message, offers, require_takes, takes
-from proxyprox.problems.functions import no_batch
+from proxyprox.problems.problem import no_batch
 from proxyprox.problems.protocols import Facts
 from proxyprox.torch.distributed import Ranks, is_sharded, set_gradients_aside
 
