@@ -14,8 +14,6 @@ LOSSES = {"objective", "proxy", "loss", "oracle", "first", "part", "target"}
 # Files in which these names mean something else: networks' optimisers have a protocol of their own
 # for proxies, and a part of a table is an array.
 ELSEWHERE = ("torch/", "dask/tables.py")
-# What a package asks of its own classes: simulators count their rollouts.
-OWN = {"simulated": "objective.py"}
 # The parts of a problem in a loop over roles, the penalty included.
 PENALTY = {"prox", "distance", "project", "lower", "upper", "separable"}
 
@@ -57,7 +55,7 @@ def test_the_table_is_short():
 def test_nothing_is_asked_that_the_table_does_not_name():
     names = {name: path for name, path in asked().items() if name not in PENALTY | {"gradient"}}
     assert "repeatable" in names
-    assert {name: path for name, path in names.items() if name not in table()} == OWN
+    assert {name: path for name, path in names.items() if name not in table()} == {}
 
 
 def test_a_need_of_a_method_or_a_solver_is_in_the_table():

@@ -101,10 +101,10 @@ class Metric:
     @classmethod
     def of(cls, loss: Any, w: Vector | None = None, damping: float = 1e-3) -> Metric:
         """Return the metric of a public loss at a point, by default its minimum."""
-        if not check.offers(loss, "hessian", "zeros"):
+        if not check.offers(loss, "hessian", "dim"):
             raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)"))
         if w is None:
-            w = loss.zeros()
+            w = np.zeros(loss.dim)
             found = find_minimum(loss, w)
             w = w if found is None else found
         return cls(loss.hessian(w), damping)
