@@ -89,7 +89,9 @@ Y = [0, 1, 1, 0, 1, 0, 1]
 OTHERS = np.arange(8) != 3
 METHODS = {
     "sum": lambda rows, keep: rows.clipped_sum(np.array([1.0, -0.5]), clip=0.3, keep=keep),
-    "moments": lambda rows, keep: rows.clipped_moments(clip=0.2, keep=keep),
+    "squares": lambda rows, keep: rows.clipped_moments(clip=0.2, keep=keep),
+    "means": lambda rows, keep: rows.clipped_moments(clip=0.2, kind="means", keep=keep),
+    "products": lambda rows, keep: rows.clipped_moments(clip=0.2, kind="products", keep=keep),
 }
 
 

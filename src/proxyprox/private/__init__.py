@@ -8,7 +8,7 @@
 >>> model = PrivateLogisticRegression(epsilon=1.0, delta=1e-5, classes=[0, 1], n_nominal=5500)
 >>> _ = model.fit(X[500:], y[500:], X_public=X[:500], y_public=y[:500])
 >>> print(model.privacy_)  # doctest: +ELLIPSIS
-ε = 1 at δ = 1e-05, add or remove one row; full batch, 40 releases; exact Gaussian DP
+ε = 1 at δ = 1e-05, add or remove one row; full batch, 32 releases; exact Gaussian DP
 Not covered: steps before this fit that saw private rows (a scaler, imputer or encoder in a ...
 """
 

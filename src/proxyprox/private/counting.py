@@ -60,7 +60,7 @@ and 1 is charged.
             raise AttributeError(name)
         found = getattr(self._rows, name)
         # Shapes are known to the mechanism; everything else depends on what the rows hold.
-        if name in ("dim", "rows", "columns", "zeros"):
+        if name in ("dim", "rows", "columns", "zeros", "moments_of"):
             return found
         if not callable(found):
             self._require_charge(name)

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from proxyprox import __version__
 from proxyprox._util import validation as check
 from proxyprox._util.validation import Words, message
-from proxyprox.corrections import Plain
+from proxyprox.corrections import Mean
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import ProxyProx
 from proxyprox.minimization import minimize
@@ -44,9 +44,9 @@ from proxyprox.private.mechanism import (
     clipping,
     plan_releases,
 )
-from proxyprox.private.policy import LARGEST_MOMENT, PRIVATE, Setting
+from proxyprox.private.policy import PRIVATE
 from proxyprox.private.reading import Scaling, row_norms, share_memory
-from proxyprox.private.synthetic import noise_edge, synthetic_rows
+from proxyprox.private.synthetic import LARGEST_MOMENT, noise_edge, synthetic_rows
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.families import Family, Linear, Poisson, check_classes
@@ -134,24 +134,14 @@ class PrivacyPlan:
 class Prepared(NamedTuple):
     """All that follows from public rows: the proxy, where to start, the metric and the clip."""
 
-    setting: Setting
+    setting: str
+    moments: float
     public: GLM
     start: Array
     metric: Metric
     clip: float
     scaling: Scaling
     label_bound: float | None
-
-
-class Tail:
-    """The mean of the iterates from one of them on; they were released, so it costs nothing."""
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-
-    def share(self, previous: float, eta: float, k: int) -> float:
-        """Return ``c_k``."""
-        return 1 / max(1, k - self.first + 1)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -204,53 +194,68 @@ class PrivateGLM(LinearModel):
         else:
             ready = self._prepare(X_public, y_public)
             self._read_columns(X, public=True)
-        setting = ready.setting
         rows = PrivateRows(
             X, y, ready.public.family, intercept=self.fit_intercept, scaling=ready.scaling,
             label_bound=ready.label_bound, columns=self.n_features_in_,
         )  # fmt: skip
-        labelled = ready.public.targets is not None
         target = Private(
-            rows, epsilon=self.epsilon, delta=self.delta, releases=setting.releases,
-            n_nominal=self.n_nominal, metric=ready.metric, clip=ready.clip,
-            matched=ready.public if labelled else None, moments=setting.moments,
-            count=PRIVATE.count, l2=self.alpha or 0.0, budget=self.budget, name=self.name,
-            seed=self.seed,
+            rows, epsilon=self.epsilon, delta=self.delta, releases=PRIVATE.releases,
+            n_nominal=self.n_nominal, metric=ready.metric, clip=ready.clip, matched=ready.public,
+            moments=ready.moments, count=PRIVATE.count, l2=self.alpha or 0.0, budget=self.budget,
+            name=self.name, seed=self.seed,
         )  # fmt: skip
         self.rows_, sd = target.count_rows()
         self._check_size(target, sd)
+        labelled = ready.public.targets is not None
         proxy: Any = ready.public
-        if labelled and setting.moments:
+        if ready.moments and labelled:
             proxy = self._add_missing_curvature(ready, target)
-        if X_public is None and setting.moments:
+        elif ready.moments:
             ready = self._with_synthetic_rows(ready, target)
-            proxy = ready.public
-        correction: Any = Plain()
+        at = clipping(ready.public, ready.start, target.metric, target.clip)
+        # Variances of a release and of the rows' own mean, in the metric.
+        noise, sampling = target.noise_variance, at.spread * at.length**2 / target.size
+        noise, sampling = noise / at.kept**2, sampling / at.kept**2
+        correction: Any = Mean()
+        early = 0.0
         if labelled:
-            at = clipping(ready.public, ready.start, target.metric, target.clip)
-            unit = at.kept**2
-            correction = JamesStein(
-                target.metric, target.noise_variance / unit,
-                at.spread * at.length**2 / unit / target.size, growth=setting.growth,
-                expected=1 / ready.public.design.rows,
-            )  # fmt: skip
+            known = 1 / ready.public.design.rows
+            correction = JamesStein(target.metric, noise, sampling, expected=known)
+        else:
+            penalty = self._prior(ready, noise / PRIVATE.releases, sampling)
+            target.add_penalty(penalty)
+            proxy = MixedProxy([ready.public, Quadratic(penalty)], [1.0, 1.0])
+            # The mean of the first k releases has K/k times the variance of the last one.
+            early = PRIVATE.early * float(np.linalg.eigvalsh(penalty)[0])
         result = minimize(
-            Problem(target, proxy), ready.start, rng=0, steps=setting.releases, stop=Residual(1e-9),
+            Problem(target, proxy), ready.start, rng=0, steps=PRIVATE.releases, stop=Residual(1e-9),
             method=ProxyProx(
-                eta=1 / (PRIVATE.proximal if labelled else ready.metric.damping),
+                eta=lambda k: 1 / (PRIVATE.proximal + early * (PRIVATE.releases / (k + 1) - 1)),
                 correction=correction,
             ),
-            averaging=None if labelled else Tail(setting.releases // 2 + 1),
         )  # fmt: skip
         # Seconds grow with the true number of rows.
         paid = replace(result.ledger, seconds=0.0, target_seconds=0.0, proxy_seconds=0.0)
         steps = [step._replace(seconds=0.0) for step in result.trace]
         self.result_ = replace(result, ledger=paid, trace=Trace(steps))
         self.privacy_ = replace(target.spent, note=self._note_fit(target))
-        self.page_ = self._fit_page(target, setting.name)
+        self.page_ = self._fit_page(target, ready.setting)
         w = self._within_reach(result.w, ready) if labelled else result.w
         self._store(w, ready)
         return self
+
+    def _prior(self, ready: Prepared, noise: float, sampling: float) -> Array:
+        """Return the penalty of coefficients that are normal around zero.
+
+        A mean gradient ``h w − s`` of variance v and ``w ~ N(0, τ²)`` are most likely together at
+        ``h w − s + v w/(h τ²) = 0``.
+        """
+        metric, family = ready.metric, ready.public.family
+        label = ready.label_bound if isinstance(family, Linear) else None
+        prior = PRIVATE.prior * (1.0 if label is None else (label / 2) ** 2)
+        share = metric.known / max(float(metric.known.sum()), 1e-300)
+        variance = noise / metric.dim + sampling * share
+        return metric.with_eigenvalues(variance / (np.maximum(metric.known, 1e-6) * prior))
 
     def _within_reach(self, w: Array, ready: Prepared) -> Array:
         """Return the point between the public fit and w that the public loss still allows."""
@@ -341,7 +346,7 @@ class PrivateGLM(LinearModel):
         n, found = self.n_nominal, self.rows_
         if abs(found - n) <= PRIVATE.sure_count * sd:
             return
-        target.set_size(max(found, min(n, PRIVATE.known_count * sd)))
+        target.set_size(max(found, min(n, 10 * PRIVATE.sure_count * sd)))
         if n / PRIVATE.far_count < found < n * PRIVATE.far_count:
             return
         large = self.delta * found >= 1
@@ -370,18 +375,18 @@ class PrivateGLM(LinearModel):
             ready = self._prepare_blind(columns, y_public)
         else:
             ready = self._prepare(X_public, y_public)
-        setting, metric, public = ready.setting, ready.metric, ready.public
+        metric, public = ready.metric, ready.public
         releases = plan_releases(
-            self.epsilon, self.delta, setting.releases, moments=setting.moments, count=PRIVATE.count
+            self.epsilon, self.delta, PRIVATE.releases, moments=ready.moments, count=PRIVATE.count
         )
-        reach2 = setting.releases / releases[-1].sigma ** 2
+        reach2 = PRIVATE.releases / releases[-1].sigma ** 2
         kept = 1.0 if X_public is None else clipping(public, ready.start, metric, ready.clip).kept
         noise = metric.dim * (ready.clip / kept) ** 2 / (reach2 * self.n_nominal)
         effective = self.n_nominal / (1 + noise / max(metric.degrees_of_freedom, 1e-9))
         labelled = 0 if public.targets is None else public.design.rows
         empty = ~np.asarray(abs(public.design.X).sum(axis=0)).ravel().astype(bool)
         return PrivacyPlan(
-            setting.name, setting.moments, setting.releases, releases[-1].sigma, ready.clip,
+            ready.setting, ready.moments, PRIVATE.releases, releases[-1].sigma, ready.clip,
             metric.damping, self.n_nominal, labelled, effective,
             effective >= PRIVATE.worth * labelled, int(empty.sum()), ready.scaling,
             Guarantee.of(releases, self.delta, private=self.seed is None),
@@ -395,7 +400,7 @@ class PrivateGLM(LinearModel):
         mu = gaussian_mu(check.positive("epsilon", self.epsilon), self.delta)
         require_delta(self.delta, self.n_nominal)
         check.flag("fit_intercept", self.fit_intercept)
-        optional = {
+        optional: dict[str, Any] = {
             "same_support": check.flag, "bound": check.positive, "alpha": check.nonnegative,
             "moments": check.below_one, "data": partial(check.instance, kind=str, allowed="text"),
             "scale": partial(check.one_of, names=("public",)),
@@ -432,21 +437,24 @@ class PrivateGLM(LinearModel):
         except (TypeError, ValueError) as error:
             # It calls them y, which are the private labels here.
             raise type(error)(f"y_public cannot be used. {error}") from error
-        if y_public is None:
-            damping = max(PRIVATE.damping, PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal)))
-            metric = Metric(public.hessian(start), damping)
-            reach = mu**2 * self.n_nominal
-            setting = PRIVATE.label_free(metric.degrees_of_freedom / reach)
-        else:
+        name, moments, l2 = "no public labels", 0.0, 0.0
+        if y_public is not None:
             public = choose_strength(public) if self.alpha is None else public
-            start = minimise_exactly(public, start, tol=1e-10)
-            metric = Metric(public.hessian(start), max(PRIVATE.damping, public.l2))
-            noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
-            setting = PRIVATE.labelled(noise, same_support=bool(self.same_support))
-            if self.moments is not None:
-                setting = replace(setting, moments=self.moments)
-        length = _usual_length(public, start, metric, label_bound)
-        return Prepared(setting, public, start, metric, setting.clip * length, scaling, label_bound)
+            start, l2 = minimise_exactly(public, start, tol=1e-10), public.l2
+            name, moments = "robust", PRIVATE.moments if self.moments is None else self.moments
+            if self.same_support:
+                name, moments = "same support", self.moments or 0.0
+        metric = Metric(public.hessian(start), max(PRIVATE.damping, l2))
+        clip = self._choose_clip(public, start, metric, mu, label_bound)
+        return Prepared(name, moments, public, start, metric, clip, scaling, label_bound)
+
+    def _choose_clip(
+        self, public: GLM, start: Array, metric: Metric, mu: float, label_bound: float | None
+    ) -> float:
+        """Return C, from public numbers."""
+        noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
+        units = PRIVATE.clip_units(noise, labelled=public.targets is not None)
+        return units * _usual_length(public, start, metric, label_bound)
 
     def _prepare_blind(self, columns: int, y_public: Any) -> Prepared:
         """Return what is known without public rows: the bound, the classes and the plan."""
@@ -456,33 +464,30 @@ class PrivateGLM(LinearModel):
             raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
         family, label_bound = self._family(None)
         scaling = Scaling(self.bound, spread=np.full(columns, self.bound))
-        start = np.zeros((columns + self.fit_intercept) * family.outputs)
+        moments = PRIVATE.moments if self.moments is None else self.moments
         # Before anything is known rows are taken to be alike in all directions.
-        rows = synthetic_rows(None, 0.0, columns, PRIVATE.blind_rows)
-        nothing = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
-        reach = mu**2 * self.n_nominal
-        hessian, damping = nothing.hessian(start), PRIVATE.free_damping / math.sqrt(reach)
-        metric = Metric(hessian, max(damping, _hidden_damping(nothing, start, 1.0)))
-        noise = metric.degrees_of_freedom / reach
-        setting = PRIVATE.label_free(noise, columns, mu, self.n_nominal)
-        if self.moments is not None:
-            setting = replace(setting, moments=self.moments)
-        clip = setting.clip * _usual_length(nothing, start, metric, label_bound)
-        return Prepared(setting, nothing, start, metric, clip, scaling, label_bound)
+        rows = synthetic_rows(None, 0.0, columns)
+        start = np.zeros((columns + self.fit_intercept) * family.outputs)
+        public = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
+        metric = Metric(public.hessian(start), PRIVATE.damping)
+        clip = self._choose_clip(public, start, metric, mu, label_bound)
+        name = "no public rows"
+        return Prepared(name, moments, public, start, metric, clip, scaling, label_bound)
 
     def _with_synthetic_rows(self, ready: Prepared, target: Private) -> Prepared:
         """Buy second moments, and draw rows that have them: the proxy, the metric and the clip."""
-        moments, noise = target.second_moments(LARGEST_MOMENT, products=True)
-        rows = synthetic_rows(moments, noise, self.n_features_in_, PRIVATE.blind_rows)
-        edge = noise_edge(noise, self.n_features_in_)
-        old, start = ready.public, ready.start
+        old, columns = ready.public, self.n_features_in_
+        # All products, if noise leaves directions to be told that hold a share of all squares.
+        largest = LARGEST_MOMENT["products"]
+        edge = noise_edge(target.moments_sigma * largest / target.size, columns)
+        kind = "products" if edge <= PRIVATE.resolved else "means"
+        found, noise = target.second_moments(LARGEST_MOMENT[kind], kind)
+        rows = synthetic_rows(found, noise, columns)
         public = GLM(rows, None, old.family, l2=old.l2, intercept=self.fit_intercept)
+        metric = Metric(public.hessian(ready.start), PRIVATE.damping)
         mu = gaussian_mu(self.epsilon, self.delta)
-        damping = PRIVATE.free_damping / (mu * math.sqrt(self.n_nominal))
-        damping = max(damping, _hidden_damping(public, start, edge))
-        metric = Metric(public.hessian(start), damping)
-        clip = ready.setting.clip * _usual_length(public, start, metric, ready.label_bound)
-        target.set_metric(metric, clip)
+        clip = self._choose_clip(public, ready.start, metric, mu, ready.label_bound)
+        target.set_metric(metric, clip, matched=public)
         return ready._replace(public=public, metric=metric, clip=clip)
 
     def _check_columns(self, X: Any) -> None:
@@ -764,12 +769,3 @@ def _usual_length(public: GLM, start: Array, metric: Metric, label_bound: float 
     # Without labels half their bound stands for the usual residual.
     squares = metric.degrees_of_freedom if label_bound is None else metric.dim
     return math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)
-
-
-def _hidden_damping(public: GLM, start: Array, edge: float) -> float:
-    """Return the damping for steps that are not too long along curvature that noise hides."""
-    X, family = public.design.X, public.family
-    curvature = float(np.max(family.expected_curvature(public.design.predict(
-        start.reshape(-1, family.outputs)).ravel() if family.outputs == 1
-        else public.design.predict(start.reshape(-1, family.outputs)))))  # fmt: skip
-    return PRIVATE.stable * 4 * curvature * min(edge, float(np.max(row_norms(X))) ** 2)

@@ -117,6 +117,11 @@ class Metric:
         """Return a gradient from those coordinates."""
         return self._inverse @ whitened
 
+    def with_eigenvalues(self, values: Array) -> Array:
+        """Return the matrix that has the metric's directions and these eigenvalues."""
+        directions = self.matrix / np.linalg.norm(self.matrix, axis=0)
+        return (directions * values) @ directions.T
+
     @property
     def known(self) -> Array:
         """``h/(h + damping)`` in each whitened direction, for its curvature h."""
@@ -241,27 +246,39 @@ class PrivateRows:
                 total += units.T @ np.clip(lengths, -clip, clip)
         return total
 
-    def clipped_moments(self, *, clip: float, keep: Array | None = None) -> Array:
-        """Return the sum of rows' squared entries, each row's clipped: not private either."""
-        check.positive("clip", clip)
-        units, largest = row_units(self._X[self._chosen(keep)])
-        squares = units.multiply(units).tocsr() if scipy.sparse.issparse(units) else units * units
-        norms = np.maximum(row_norms(squares), 1.0)
-        with np.errstate(over="ignore"):
-            lengths = np.minimum(largest * largest * norms, clip)
-        return np.asarray(squares.T @ (lengths / norms)).ravel()
+    def clipped_moments(
+        self, *, clip: float, kind: str = "squares", keep: Array | None = None
+    ) -> Array:
+        """Return the sum of rows' moments, each row's clipped: not private either.
 
-    def clipped_products(self, *, clip: float, keep: Array | None = None) -> Array:
-        """Return ``Σ aaᵀ`` for ``a = (x, ½)``, each row's clipped: not private either."""
+        Parameters
+        ----------
+        clip : float
+            The largest norm of a row's moments.
+        kind : {"squares", "means", "products"}
+            ``x²``, ``(x/2, x²)`` or all products of ``(x, ½)``.
+        keep : bool array of shape (n,), optional
+            A sample of the rows.
+        """
         check.positive("clip", clip)
-        total = np.zeros((self.columns + 1, self.columns + 1))
-        for rows in self._blocks(keep, self.columns + 1):
-            a = _dense(self._X[rows], intercept=True)
-            a[:, -1] = 0.5
-            units, lengths = unit_rows(a)
-            a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
-            total += a.T @ a
-        return total.ravel()
+        total: Any = 0.0
+        for rows in self._blocks(keep, 2 * self.columns):
+            x = _dense(self._X[rows], intercept=False)
+            with np.errstate(all="ignore"):
+                wide = np.hstack([x, np.full((len(x), 1), 0.5)])
+                parts = {"squares": x * x, "means": np.hstack([x / 2, x * x]), "products": wide}
+            units, lengths = unit_rows(parts[kind])
+            if kind == "products":
+                a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
+                total = total + (a.T @ a).ravel()
+            else:
+                total = total + units.T @ np.minimum(lengths, clip)
+        return np.asarray(total) + np.zeros(self.moments_of(kind))
+
+    def moments_of(self, kind: str) -> int:
+        """Return how many moments there are of a kind."""
+        p = self.columns
+        return {"squares": p, "means": 2 * p, "products": (p + 1) ** 2}[kind]
 
     def count(self, keep: Array | None = None) -> int:
         """Return how many rows can be used: not private either."""
@@ -449,7 +466,7 @@ class Private:
             text = "The noise is seeded: nothing that follows from it is private."
             warnings.warn(text, NotPrivateWarning, stacklevel=2)
         self.name = self.budget.open(name, self._plan, settings, private=seed is None, holder=self)
-        self._asked = 0
+        self._asked, self._penalty = 0, np.zeros((1, self.dim))
 
     # -- what a run asks ----------------------------------------------------------------------
 
@@ -495,29 +512,28 @@ class Private:
             # What clipping does to rows that the public model describes is undone.
             at = clipping(self.matched, point, self.metric, self.clip)
             mean = (mean - at.clipped) / at.kept + at.whole
-        return from_numpy(self.metric.unwhiten(mean) + self.l2 * point, like=w)
+        penalty = self.l2 * point + self._penalty @ point
+        return from_numpy(self.metric.unwhiten(mean) + penalty, like=w)
 
     @property
     def _matrix(self) -> Any:
         return getattr(self.metric, "matrix", None)
 
-    def second_moments(self, clip: float, *, products: bool = False) -> tuple[Array, float]:
-        """Return the noisy mean of each column's squares, released once, and its noise's sd.
+    def second_moments(self, clip: float, kind: str = "squares") -> tuple[Array, float]:
+        """Return the noisy mean of rows' moments, released once, and its noise's sd.
 
         Parameters
         ----------
         clip : float
-            The largest norm of a row's squares, from public rows.
-        products : bool
-            All products of ``(x, ½)`` instead, as a matrix of which the largest norm is the clip.
+            The largest norm of a row's moments, from public rows.
+        kind : {"squares", "means", "products"}
+            As in ``PrivateRows.clipped_moments``.
         """
-        clip = require_clip(clip)
-        rows, width = self._rows, self._rows.columns
-        of = rows.clipped_products if products else rows.clipped_moments
-        shape = (width + 1, width + 1) if products else (width,)
-        place, point = self._place("moments"), f"{'products' if products else 'moments'} {clip!r}"
-        mean = self._release(place, point, partial(of, clip=clip), clip, math.prod(shape))
-        return mean.reshape(shape), self._plan[place].sigma * clip / self.size
+        check.one_of("kind", kind, ("squares", "means", "products"))
+        clip, place, rows = require_clip(clip), self._place("moments"), self._rows
+        total = partial(rows.clipped_moments, clip=clip, kind=kind)
+        mean = self._release(place, f"{kind} {clip!r}", total, clip, rows.moments_of(kind))
+        return mean, self._plan[place].sigma * clip / self.size
 
     def count_rows(self) -> tuple[float, float]:
         """Return the noisy number of rows that can be used, released once, and its noise's sd."""
@@ -542,7 +558,14 @@ class Private:
             raise PrivacyBudgetError("The size is fixed before the first gradient is released.")
         self.size = check.positive("rows", rows)
 
-    def set_metric(self, metric: Metric, clip: float | None = None) -> None:
+    @property
+    def moments_sigma(self) -> float:
+        """Noise over the clip of the second moments."""
+        return self._plan[self._place("moments")].sigma
+
+    def set_metric(
+        self, metric: Metric, clip: float | None = None, matched: GLM | None = None
+    ) -> None:
         """Use another metric, from public rows and released moments, before the first gradient.
 
         Parameters
@@ -551,10 +574,23 @@ class Private:
             The new one.
         clip : float, optional
             The largest norm of a row's gradient in it; by default it stays.
+        matched : GLM, optional
+            The loss whose clipping is undone; by default it stays.
         """
         if self._asked:
             raise PrivacyBudgetError("The metric is fixed before the first gradient is released.")
         self.metric, self.clip = metric, self.clip if clip is None else require_clip(clip)
+        self.matched = self.matched if matched is None else matched
+
+    def add_penalty(self, matrix: Array) -> None:
+        """Add ``½ wᵀ matrix w``, which costs nothing.
+
+        Parameters
+        ----------
+        matrix : array of shape (d, d)
+            From public numbers, or released ones.
+        """
+        self._penalty = self._penalty + matrix
 
     # -- what was spent -----------------------------------------------------------------------
 
@@ -714,7 +750,7 @@ def _dense(X: Any, *, intercept: bool) -> Array:
 class JamesStein:
     r"""The mean of all differences, shrunk by what its noise explains of its length.
 
-    .. math:: m = \frac{\sum_k a_k d_k}{\sum_k a_k},\quad
+    .. math:: m = \frac1K\sum_k d_k,\quad
               \theta_j = \frac{s\,t_j}{s\,t_j + v_j},\quad
               s = \frac{\sum_j t_j (m_j^2 - v_j)}{\sum_j t_j^2}
 
@@ -731,8 +767,6 @@ class JamesStein:
         ``E‖ξ‖²`` of one difference's noise there: ``Private.noise_variance``.
     sampling : float
         The variance that the rows themselves bring, the same for all differences.
-    growth : float
-        Weights ``a_k = (k + 1)^growth``: 0 forgets nothing, more forgets the first differences.
     expected : float
         The s of public rows that are drawn as the private ones are, one over their number. It
         stands unless the differences are clearly longer.
@@ -747,7 +781,6 @@ class JamesStein:
     metric: Any
     noise: float
     sampling: float = 0.0
-    growth: float = 0.0
     expected: float = 0.0
     two_points: ClassVar[bool] = False
 
@@ -755,22 +788,20 @@ class JamesStein:
         """Check the metric and the numbers."""
         if not check.offers(self.metric, "whiten", "unwhiten"):
             raise TypeError(message("metric", self.metric, "a Metric"))
-        for name in ("noise", "sampling", "growth", "expected"):
+        for name in ("noise", "sampling", "expected"):
             check.nonnegative(name, getattr(self, name))
 
     def __call__(self, difference: Vector, before: Vector | None, memory: Any, k: int) -> Any:
-        """Return the mean, the sum of the weights and that of their squares."""
-        weight = float(k + 1) ** self.growth
-        mean, total, squares = (0.0 * difference, 0.0, 0.0) if memory is None else memory
-        total += weight
-        return mean + weight / total * (difference - mean), total, squares + weight**2
+        """Return the mean, and of how many differences it is."""
+        mean, count = (0.0 * difference, 0) if memory is None else memory
+        return mean + (difference - mean) / (count + 1), count + 1
 
     def estimate(self, memory: Any) -> Vector:
         """Return the shrunken mean."""
-        mean, total, squares = memory
+        mean, count = memory
         whitened, t = self.metric.whiten(mean), self.metric.known
         sampling = self.sampling * t / max(float(t.sum()), 1e-300)
-        variance = self.noise * squares / total**2 / len(t) + sampling
+        variance = self.noise / count / len(t) + sampling
         norm = max(float(t @ t), 1e-300)
         size = max(0.0, float(t @ (whitened**2 - variance)) / norm)
         if self.expected:

@@ -1,10 +1,10 @@
-"""Synthetic rows from noisy second moments: the proxy if there are no public rows.
+"""Synthetic rows from noisy moments: the proxy if there are no public rows.
 
-One Gaussian release of ``Σ aaᵀ`` over rows ``a = (x, ½)`` with ‖x‖ ≤ 1. A row that is added changes
-it by ``‖aaᵀ‖ = ‖a‖² ≤ 1¼`` in the Frobenius norm, so that noise of ``1¼σ`` on each entry is the
-Gaussian mechanism with noise σ over sensitivity, and composes with the gradients exactly. What
-follows is arithmetic with the released matrix and costs nothing: the mean of it and its transpose,
-the eigenvalues that exceed the noise's, and rows that are drawn with those moments.
+One Gaussian release of a sum over rows with ‖x‖ ≤ 1: of ``(x/2, x²)``, or of ``aaᵀ`` for
+``a = (x, ½)``. Each row's part is clipped at :data:`LARGEST_MOMENT`, so that a row that is added
+changes the sum by that at most: noise of σ times it on each entry is the Gaussian mechanism with
+noise σ over sensitivity, and composes with the gradients exactly. What follows is arithmetic with
+the released numbers and costs nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ import numpy as np
 
 Array = Any
 
+# ‖aaᵀ‖ = ‖a‖² is 1¼ at most. ‖(x/2, x²)‖ is √½ if four entries are equal, less if more are.
+LARGEST_MOMENT = {"products": 1.25, "means": math.sqrt(0.5)}
 
-def synthetic_rows(moments: Array | None, noise: float, columns: int, rows: int) -> Array:
+
+def synthetic_rows(moments: Array | None, noise: float, columns: int, rows: int = 1000) -> Array:
     """Return Gaussian rows with released moments, the same ones for the same moments.
 
     Parameters
     ----------
-    moments : array of shape (columns + 1, columns + 1), optional
-        The noisy mean of ``aaᵀ``; without it rows are of length one in directions that are alike.
+    moments : array, optional
+        The noisy mean of ``(x/2, x²)`` or of ``aaᵀ``; without it rows are of length one in
+        directions that are alike.
     noise : float
         The standard deviation of each of its entries.
     columns, rows : int
@@ -31,23 +35,35 @@ def synthetic_rows(moments: Array | None, noise: float, columns: int, rows: int)
 
     Examples
     --------
-    >>> a = np.array([[0.6, 0.0, 0.5], [0.0, 0.6, 0.5]])
-    >>> found = synthetic_rows(a.T @ a / 2, 0.0, 2, rows=1000)
-    >>> found.mean(axis=0).round(1), np.cov(found.T).round(1)
-    (array([0.3, 0.3]), array([[ 0.1, -0.1],
-           [-0.1,  0.1]]))
+    >>> x = np.array([[0.6, 0.0], [0.0, 0.6]])
+    >>> found = synthetic_rows(np.hstack([x / 2, x**2]).mean(axis=0), 0.0, 2)
+    >>> found.mean(axis=0).round(1), found.var(axis=0).round(2)
+    (array([0.3, 0.3]), array([0.09, 0.09]))
     """
-    drawn = np.random.default_rng(0).normal(size=(rows, columns))
+    generator = np.random.default_rng(0)
+    drawn = generator.normal(size=(rows, columns))
     if moments is None:
         return drawn / math.sqrt(columns)
-    moments, edge = (moments + moments.T) / 2, noise_edge(noise, columns)
-    mean = np.clip(2 * moments[:-1, -1], -1.0, 1.0)
-    covariance = moments[:-1, :-1] - np.outer(mean, mean)
-    values, vectors = np.linalg.eigh(covariance)
-    known = np.maximum(values - edge, 0.0)
-    # What is not resolved is taken to be the same in all the other directions.
-    rest = max(float(values.sum() - known.sum()), 0.0) / max(int((known == 0).sum()), 1)
-    return mean + (drawn * np.sqrt(np.where(known > 0, known, rest))) @ vectors.T
+    products = moments.size > 2 * columns
+    if products:
+        square = moments.reshape(columns + 1, columns + 1)
+        square = (square + square.T) / 2
+        mean, variance = 2 * square[:-1, -1], np.diag(square)[:-1]
+    else:
+        mean, variance = 2 * moments[:columns], moments[columns:]
+    # Means are shrunk by their noise, variances towards the usual one.
+    mean = mean * np.maximum(0.0, 1 - (2 * noise) ** 2 / np.maximum(mean**2, 1e-300))
+    variance, shared = variance - mean**2, 0.0
+    if products:
+        # Directions that exceed the noise are known; the rest has a variance for each column.
+        values, vectors = np.linalg.eigh(square[:-1, :-1] - np.outer(mean, mean))
+        known = np.maximum(values - noise_edge(noise, columns), 0.0)
+        variance = variance - vectors**2 @ known
+        shared = (generator.normal(size=(rows, columns)) * np.sqrt(known)) @ vectors.T
+    usual = max(float(variance.mean()), noise / math.sqrt(columns))
+    spread = max(float(variance.var()) - noise**2, 0.0)
+    variance = usual + spread / max(spread + noise**2, 1e-300) * (variance - usual)
+    return mean + drawn * np.sqrt(np.maximum(variance, usual / 10)) + shared
 
 
 def noise_edge(noise: float, columns: int) -> float:
