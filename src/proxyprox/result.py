@@ -401,16 +401,11 @@ class Result:
 
     def __str__(self) -> str:
         paid, guard = self.ledger, self.safeguard
-        used = _counted(
-            {
-                "gradient": paid.proxy_gradients,
-                "sampled gradient": paid.proxy_sampled_gradients,
-                "value": paid.proxy_values,
-                "Hessian product": paid.proxy_hvps,
-                "Hessian": paid.proxy_hessians,
-                "closed-form solve": paid.proxy_solves,
-            }
-        )
+        used = _counted({
+            "gradient": paid.proxy_gradients, "sampled gradient": paid.proxy_sampled_gradients,
+            "value": paid.proxy_values, "Hessian product": paid.proxy_hvps,
+            "Hessian": paid.proxy_hessians, "closed-form solve": paid.proxy_solves,
+        })  # fmt: skip
         target = {"value": paid.target_values, "function call": paid.target_calls}
         bought = [
             count_words(paid.target_gradients, "gradient"),

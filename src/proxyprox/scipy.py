@@ -63,26 +63,18 @@ def scipy_method(
         raise TypeError(message("method", method, "a method, such as ProxyProx(eta=1.0)"))
 
     def solve(
-        fun: Callable[..., float],
-        x0: Any,
-        args: tuple[Any, ...] = (),
-        jac: Any = None,
-        callback: Callable[[Any], Any] | None = None,
-        maxiter: int | None = None,
-        tol: float | None = None,
-        **unused: Any,
-    ) -> scipy.optimize.OptimizeResult:
+        fun: Callable[..., float], x0: Any, args: tuple[Any, ...] = (), jac: Any = None,
+        callback: Callable[[Any], Any] | None = None, maxiter: int | None = None,
+        tol: float | None = None, **unused: Any,
+    ) -> scipy.optimize.OptimizeResult:  # fmt: skip
         if not callable(jac):
             raise TypeError(
                 f"jac must be a function that returns the gradient, got {jac!r}. "
                 "ProxyProx works from gradients; write jac, or use jac=True."
             )
-        constraints = unused.pop("constraints", None)
-        if constraints is not None and not (
-            isinstance(constraints, tuple | list) and len(constraints) == 0
-        ):
+        constraints, bounds = unused.pop("constraints", None), unused.pop("bounds", None)
+        if constraints is not None and constraints not in ((), []):
             raise ValueError(message("constraints", constraints, "left out: only bounds are kept"))
-        bounds = unused.pop("bounds", None)
         if not (bounds is None or hasattr(bounds, "lb")):
             bounds = box_of_pairs(bounds)
         if unknown := unused.keys() - {"hess", "hessp", "disp"}:
@@ -106,16 +98,9 @@ def scipy_method(
         # SciPy's users look at jac: it is asked for if the run does not know it.
         slope = np.array(jac(result.w.copy(), *args)) if result.jac is None else result.jac
         return scipy.optimize.OptimizeResult(
-            x=result.x,
-            fun=result.fun,
-            jac=slope,
-            success=success,
-            status=int(not success),
-            message=result.message,
-            nit=result.nit,
-            njev=result.njev + (result.jac is None),
-            nfev=result.nfev,
-            proxyprox=result,
-        )
+            x=result.x, fun=result.fun, jac=slope, success=success, status=int(not success),
+            message=result.message, nit=result.nit, njev=result.njev + (result.jac is None),
+            nfev=result.nfev, proxyprox=result,
+        )  # fmt: skip
 
     return solve

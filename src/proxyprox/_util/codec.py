@@ -277,13 +277,9 @@ class _Decoder:
     def __init__(self, like: Any, classes: Iterable[type]) -> None:
         self._like, self._classes = like, classes
         self._readers: dict[str, Callable[[Any], Any]] = {
-            **READERS,
-            "$grown": self._growth,
-            "$table": self._table,
-            "$record": self._record,
-            "$array": self._array,
-            "$scalar": lambda array: array[()],
-        }
+            **READERS, "$grown": self._growth, "$table": self._table, "$record": self._record,
+            "$array": self._array, "$scalar": lambda array: array[()],
+        }  # fmt: skip
 
     def tree(self, payload: bytes, keys: Iterable[str] | None = None) -> Any:
         text, _, self._raw = payload.partition(b"\n")

@@ -97,15 +97,9 @@ class Journal:
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | None,
-        kind: str,
-        error: type[Exception],
-        replay: Callable[[Event], None],
-        *,
-        first: Sequence[Event] = (),
-        readonly: bool = False,
-    ) -> None:
+        self, path: str | os.PathLike[str] | None, kind: str, error: type[Exception],
+        replay: Callable[[Event], None], *, first: Sequence[Event] = (), readonly: bool = False,
+    ) -> None:  # fmt: skip
         self.path = None if path is None else Path(os.path.realpath(path))
         self.kind, self.readonly, self.identity = kind, readonly, secrets.token_hex(16)
         self._error, self._replay = error, replay
