@@ -260,14 +260,18 @@ def proxy_for(proxy: Any, ledger: Ledger, start: Vector, level: int = 2) -> Any:
 def secants_of(state: Any, answers: Any) -> list[Secant]:
     """Return the pairs of points at which the target has answered for one batch, or exactly."""
     query, path = state.question, state.path
+    if answers.outputs:
+        pairs = zip(query.points, answers.outputs, strict=True)
+        return [Secant((point,), (), True, outputs=outputs) for point, outputs in pairs]
     (point, *others), (gradient, *rest) = query.points, answers.gradients
     exact = query.exact or query.batch is None
+    value = math.nan if answers.value is None else float(answers.value)
     if path.gradient is None:
-        return [Secant((point,), (gradient,), exact)]
+        return [Secant((point,), (gradient,), exact, value)]
     if exact:
         if same_point(path.point, point):
             return []
-        return [Secant((point, path.point), (gradient, path.gradient), True)]
+        return [Secant((point, path.point), (gradient, path.gradient), True, value)]
     pairs = zip(others, rest, strict=True)
     return [Secant((point, w), (gradient, g), False) for w, g in pairs if not same_point(w, point)]
 

@@ -38,7 +38,7 @@ class ParametricPolicy:
 
     answers: int = 6
     moved: float = 1e-3
-    leap: float = 0.05
+    leap: float = 0.03
     singular: float = 1e-6
     blind: float = 1e-3
     broken: float = 1e6
@@ -112,14 +112,20 @@ def identify(
 
 @dataclass(frozen=True)
 class Fitted:
-    """The parameters in use, and the target's answers that they are fitted to."""
+    """The parameters in use, and the target's answers that they are fitted to.
+
+    ``answers`` are gradients, or the model's outputs; a loss that is not known is NaN. ``base``
+    are the parameters whose proxy's minimum was looked at last.
+    """
 
     numbers: tuple[float, ...]
     points: tuple[Vector, ...] = ()
-    gradients: tuple[Vector, ...] = ()
+    answers: tuple[Vector, ...] = ()
+    losses: tuple[float, ...] = ()
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     undetermined: tuple[int, ...] = ()
+    base: tuple[float, ...] = ()
     leap: bool = False
 
 
@@ -175,7 +181,8 @@ class Parametric:
 
     def begin(self, w: Vector, meter: Callable[..., Any]) -> Fitted:
         """Return the first parameters."""
-        return Fitted(tuple(map(float, self.theta0)))
+        numbers = tuple(map(float, self.theta0))
+        return Fitted(numbers, base=numbers)
 
     def using(self, state: Fitted, meter: Callable[..., Any]) -> Any:
         """Return the proxy with the parameters in use."""
@@ -186,23 +193,42 @@ class Parametric:
         self, state: Fitted, secants: Sequence[Secant], k: int, meter: Callable[..., Any]
     ) -> Fitted:
         """Return the parameters after the target has answered."""
-        policy, newest = ParametricPolicy, secants[0]
-        points = (*state.points, newest.points[0])[-policy.answers :]
-        gradients = (*state.gradients, newest.gradients[0])[-policy.answers :]
-        answers = [to_numpy(g).astype(np.float64) for g in gradients]
-        size = max(float(np.linalg.norm(g)) for g in answers) or 1.0
+        policy = ParametricPolicy
+        points, answers, losses = list(state.points), list(state.answers), list(state.losses)
+        for secant in secants:
+            points.append(secant.points[0])
+            answers.append(secant.gradients[0] if secant.outputs is None else secant.outputs)
+            losses.append(secant.loss)
+        points, answers, losses = (part[-policy.answers :] for part in (points, answers, losses))
+        wanted = [to_numpy(answer).astype(np.float64) for answer in answers]
+        # A point far away, where gradients are huge, must not decide alone.
+        sizes = [float(np.linalg.norm(answer)) or 1.0 for answer in wanted]
+        falls = np.array(losses) - np.nanmin(losses) if np.isfinite(losses).any() else np.zeros(1)
+        compared = np.flatnonzero(falls > 0)
 
         def misfit(theta: Array) -> Array:
             proxy = meter(self.build(theta), "")
-            pairs = zip(points, answers, strict=True)
-            return np.concatenate([(to_numpy(proxy.gradient(w)) - g) / size for w, g in pairs])
+            if secants[0].outputs is None:
+                found = [to_numpy(proxy.gradient(w)) for w in points]
+            else:
+                found = proxy.outputs(points)
+            parts = [(a - b) / size for a, b, size in zip(found, wanted, sizes, strict=True)]
+            if len(compared):
+                # The two losses may differ by a constant.
+                least = proxy.value(points[int(np.nanargmin(losses))])
+                own = np.array([proxy.value(points[i]) for i in compared]) - least
+                parts.append(own / falls[compared] - 1)
+            return np.concatenate(parts)
 
         found = identify(misfit, state.numbers, self.bounds)
-        old, new = np.array(state.numbers), np.array(found.values)
-        change = np.abs(new - old) / np.maximum(np.abs(old), np.abs(new)).clip(1e-300)
-        numbers = found.values if (change > policy.moved).any() else state.numbers
-        leap = bool((change > policy.leap).any())
-        return Fitted(numbers, points, gradients, found.low, found.high, found.undetermined, leap)
+        moved, far = (
+            _change(found.values, old) > limit
+            for old, limit in ((state.numbers, policy.moved), (state.base, policy.leap))
+        )
+        return Fitted(
+            found.values if moved else state.numbers, tuple(points), tuple(answers), tuple(losses),
+            found.low, found.high, found.undetermined, found.values if far else state.base, far,
+        )  # fmt: skip
 
     def words(self, state: Fitted) -> str:
         """Say what was fitted, how surely, and what could not be told apart."""
@@ -215,3 +241,9 @@ class Parametric:
             names = ", ".join(f"theta[{i}]" for i in state.undetermined)
             text += f" The target's answers do not tell {names} apart: give them tighter bounds."
         return text
+
+
+def _change(new: Sequence[float], old: Sequence[float]) -> float:
+    """Return the largest relative change of a number."""
+    sizes = np.maximum(np.abs(old), np.abs(new)).clip(1e-300)
+    return float((np.abs(np.subtract(new, old)) / sizes).max(initial=0.0))

@@ -36,6 +36,7 @@ capability                          meaning
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -88,11 +89,17 @@ def _summed(terms: list[tuple[float, Any]]) -> Any:
 
 
 class Secant(NamedTuple):
-    """The target's gradients, of one batch or exact, at two points; at first at one."""
+    """The target's gradients, of one batch or exact, at two points; at first at one.
+
+    ``loss`` is that at the first point, NaN if it is not known; ``outputs`` are the model's
+    there, if a method has asked for them in place of gradients.
+    """
 
     points: tuple[Vector, ...]
     gradients: tuple[Vector, ...]
     exact: bool
+    loss: float = math.nan
+    outputs: Any = None
 
 
 class Work(NamedTuple):
