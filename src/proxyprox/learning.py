@@ -283,7 +283,8 @@ def learn(parts: Any, state: Any, answers: Any, before: Any, first: int) -> tupl
     """
     proxy, k, learnt = parts.proxy, state.method.k, state.step_size
     proxy.adopt(state.learning)
-    secants = secants_of(state, answers) if all(map(all_finite, answers.gradients)) else []
+    known = answers.outputs or answers.gradients
+    secants = secants_of(state, answers) if all(map(all_finite, known)) else []
     exact = bool(secants) and secants[0].exact
     if not secants or (exact and k > first and not is_due(k, 2)):
         return state.learning, before, learnt

@@ -215,6 +215,10 @@ class ManifoldMapping(Method):
             return self._stepped(self._differentiated(state, outputs, proxy), proxy)
         return self._stepped(self._corrected(state, outputs, proxy), proxy)
 
+    def adapt(self, state: MappingState, before: Any, after: Any, *, leap: bool) -> MappingState:
+        """Return the state without the changes that another coarse model has shown."""
+        return replace(state, changes=[], cheap_changes=[], moves=[])
+
     def _begun(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
         """Return the state at the better start, with the size of the coarse model's changes."""
         start = _float64(state.w)

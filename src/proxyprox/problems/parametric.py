@@ -59,12 +59,19 @@ class Identified:
 
 
 def identify(
-    misfit: Callable[[Array], Array], theta0: Sequence[float], bounds: tuple[Any, Any]
+    misfit: Callable[[Array], Array],
+    theta0: Sequence[float] | Array,
+    bounds: tuple[Any, Any],
+    *,
+    blocks: Array | None = None,
+    confidence: float = 0.95,
+    diff_step: float | None = None,
 ) -> Identified:
     """Return the parameters of the least squared misfit.
 
     The intervals are those of nonlinear least squares: right if the misfit at the true parameters
-    is independent noise of one size, and nearly linear in between.
+    is independent noise of one size, and nearly linear in between. With ``blocks`` they are
+    sandwich intervals: the noise may depend on itself within a block, and have any size.
 
     Parameters
     ----------
@@ -74,6 +81,12 @@ def identify(
         Where to begin.
     bounds : pair
         Lower and upper limits, numbers or sequences.
+    blocks : array of int, optional
+        The number of each observation's block, from 0 on.
+    confidence : float
+        Of the intervals.
+    diff_step : float, optional
+        Relative steps of differences; SciPy's by default.
 
     Examples
     --------
@@ -95,17 +108,27 @@ def identify(
         values = np.asarray(misfit(theta), dtype=np.float64)
         return np.where(np.isfinite(values), values, ParametricPolicy.broken)
 
-    found = least_squares(finite, start, bounds=bounds, x_scale=size, xtol=1e-10, ftol=1e-10)
+    found = least_squares(
+        finite, start, bounds=bounds, x_scale=size, xtol=1e-10, ftol=1e-10, diff_step=diff_step
+    )
     J = found.jac * size
     _, singular, V = np.linalg.svd(J, full_matrices=False)
     seen = singular > ParametricPolicy.singular * (singular[0] or 1.0)
     # What lies in directions that nothing was seen of.
     blind = 1 - np.einsum("ij,ij->j", V[seen], V[seen]) > ParametricPolicy.blind
-    freedom = max(len(found.fun) - len(start), 0)
-    variance = 2 * found.cost / freedom if freedom else math.inf
-    spread = np.einsum("ij,ij->j", V[seen] / singular[seen, None], V[seen] / singular[seen, None])
-    half = size * np.sqrt(variance * spread) if freedom else np.full(len(start), math.inf)
-    half = np.where(blind, math.inf, half * (stdtrit(freedom, 0.975) if freedom else 1.0))
+    inverse = (V[seen].T / singular[seen] ** 2) @ V[seen]
+    count = len(found.fun) if blocks is None else int(blocks[-1]) + 1
+    freedom = max(count - len(start), 0)
+    half = np.full(len(start), math.inf)
+    if freedom:
+        if blocks is None:
+            spread = np.diag(inverse) * 2 * found.cost / freedom
+        else:
+            scores = np.zeros((count, len(start)))
+            np.add.at(scores, blocks, J * found.fun[:, None])
+            spread = np.square(scores @ inverse).sum(axis=0) * count / freedom
+        half = size * np.sqrt(spread) * stdtrit(freedom, (1 + confidence) / 2)
+    half = np.where(blind, math.inf, half)
     values, low, high = (tuple(map(float, x)) for x in (found.x, found.x - half, found.x + half))
     return Identified(values, low, high, tuple(map(int, np.flatnonzero(blind))))
 
@@ -132,9 +155,10 @@ class Fitted:
 class Parametric:
     """A proxy with a few free numbers, such as a friction constant, that a run fits on the way.
 
-    The target's gradients, which the run pays for anyway, are what the proxy's are fitted to. The
-    result's message names the parameters with 95 % intervals, and those that cannot be told apart.
-    :func:`~proxyprox.problems.parametric.identify` is the same fit for observations of your own.
+    The target's gradients and losses, or the outputs of its model, which the run pays for anyway,
+    are what the proxy's are fitted to. The result's message names the parameters with 95 %
+    intervals, and those that cannot be told apart. :func:`~proxyprox.problems.parametric.identify`
+    is the same fit for observations of your own.
 
     Parameters
     ----------
@@ -170,7 +194,8 @@ class Parametric:
             raise ValueError(message("theta0", theta0, f"a vector inside the bounds {bounds}"))
         self.first = build(self.theta0.copy())
         check.require("Parametric", "build(theta0)", self.first, ("value", "gradient"), "")
-        for name in ("dim", "value", "gradient", "hvp", "hessian", "cost", "smoothness"):
+        names = ("dim", "value", "gradient", "hvp", "hessian", "cost", "smoothness", "outputs")
+        for name in (*names, "loss_of", "terms", "slopes", "hessian_of"):
             if getattr(self.first, name, None) is not None:
                 setattr(self, name, getattr(self.first, name))
 
@@ -232,10 +257,15 @@ class Parametric:
 
     def words(self, state: Fitted) -> str:
         """Say what was fitted, how surely, and what could not be told apart."""
-        parts = [f"theta[{i}] = {x:.4g}" for i, x in enumerate(state.numbers)]
+        numbers, ends = np.array(state.numbers), [""] * len(state.numbers)
         if state.low:
-            ends = zip(parts, state.low, state.high, strict=True)
-            parts = [f"{part} ({a:.4g} to {b:.4g})" for part, a, b in ends]
+            # The parameters in use may be a little older.
+            known = np.isfinite(state.high)
+            numbers[known] = np.array([state.low, state.high])[:, known].mean(axis=0)
+            pairs = zip(state.low, state.high, strict=True)
+            ends = [f" ({low:.4g} to {high:.4g})" for low, high in pairs]
+        found = zip(numbers, ends, strict=True)
+        parts = [f"theta[{i}] = {x:.4g}{end}" for i, (x, end) in enumerate(found)]
         text = f"Of the proxy's parameters: {', '.join(parts)}."
         if state.undetermined:
             names = ", ".join(f"theta[{i}]" for i in state.undetermined)

@@ -6,17 +6,18 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.optimize
-import scipy.stats
 
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import Words, message
 from proxyprox.inner import Newton
 from proxyprox.inner.base import NonFiniteError, Subproblem
+from proxyprox.problems.parametric import identify
 from proxyprox.problems.protocols import Facts
 from proxyprox.simulation.rollouts import Array, RolloutError, Task, Trajectory
 from proxyprox.simulation.systems import (
@@ -263,35 +264,40 @@ class SimulatorProxy:
         before = np.concatenate([one.states[:-1] for one in parts])
         after = np.concatenate([one.states[1:] for one in parts])
         actions = np.concatenate([one.actions for one in parts])
-        start = np.array([known[name].value for name in chosen])
-        low = np.array([known[name].lower for name in chosen])
-        high = np.array([known[name].upper for name in chosen])
-        scale = np.where(start != 0, np.abs(start), (high - low) / 10)
+        start, low, high = (
+            np.array([getattr(known[name], what) for name in chosen])
+            for what in ("value", "lower", "upper")
+        )
 
         def errors(values: Array) -> Array:
             system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
             return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
 
-        weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
+        # Errors of neighbouring steps depend on each other: a rollout of T steps has T^⅔ blocks.
+        numbers: list[Array] = []
+        for length in (len(one.actions) for one in parts):
+            first = int(numbers[-1][-1]) + 1 if numbers else 0
+            numbers.append(first + np.arange(length) // math.ceil(length ** (1 / 3)))
+        blocks = np.repeat(np.concatenate(numbers), before.shape[1])
+        best: Any = start
         for _ in range(2):
-            solved = scipy.optimize.least_squares(
-                lambda values, weights=weights: (errors(values) * weights).ravel(),
-                np.clip(start, low, high), bounds=(low, high), x_scale=scale, diff_step=1e-4,
-            )  # fmt: skip
-            start = solved.x
-            weights = 1 / np.maximum(errors(start).std(axis=0), 1e-12)
-        half = _half_widths(solved, [len(one.actions) for one in parts], confidence)
-        estimates = dict(zip(chosen, map(float, solved.x), strict=True))
-        ends = zip(np.maximum(solved.x - half, low), np.minimum(solved.x + half, high), strict=True)
+            weights = 1 / np.maximum(errors(best).std(axis=0), 1e-12)
+            misfit = partial(lambda weights, values: (errors(values) * weights).ravel(), weights)
+            found = identify(
+                misfit, best, (low, high), blocks=blocks, confidence=confidence, diff_step=1e-4
+            )
+            best = np.array(found.values)
+        estimates = dict(zip(chosen, found.values, strict=True))
+        ends = zip(np.maximum(found.low, low), np.minimum(found.high, high), strict=True)
         intervals = {
             name: (float(below), float(above))
             for name, (below, above) in zip(chosen, ends, strict=True)
         }
         near = 1e-3 * (high - low)
-        stuck = (solved.x - low <= near) | (high - solved.x <= near)
+        stuck = (best - low <= near) | (high - best <= near)
         bounds = tuple(name for name, there in zip(chosen, stuck, strict=True) if there)
         assumed = errors(np.array([known[name].value for name in chosen]))
-        shares = [_worst_share(error, after - before) for error in (errors(solved.x), assumed)]
+        shares = [_worst_share(error, after - before) for error in (errors(best), assumed)]
         proxy = self.with_system(self.system.with_parameters(estimates))
         return Identification(estimates, intervals, shares[0], proxy, bounds, shares[1])
 
@@ -345,24 +351,3 @@ def _worst_share(errors: Array, changes: Array) -> float:
     # An entry that never moves is explained by any simulator that does not move it.
     shares = np.where(missed > 1e-18, np.inf, 0.0)
     return float(np.divide(missed, moved, out=shares, where=moved > 0).max())
-
-
-def _half_widths(solved: Any, lengths: Sequence[int], confidence: float) -> Array:
-    """Return half widths of intervals from the sandwich covariance, by blocks of steps.
-
-    Errors of neighbouring steps depend on each other: a rollout of T steps has T^⅔ blocks.
-    """
-    jacobian, residuals = solved.jac, solved.fun
-    width = len(residuals) // sum(lengths)
-    numbers, at = [], 0
-    for length in lengths:
-        numbers.append(at + np.arange(length) // math.ceil(length ** (1 / 3)))
-        at = int(numbers[-1][-1]) + 1
-    blocks = np.repeat(np.concatenate(numbers), width)
-    scores = np.zeros((at, jacobian.shape[1]))
-    np.add.at(scores, blocks, jacobian * residuals[:, None])
-    bread = np.linalg.pinv(jacobian.T @ jacobian)
-    freedom = max(at - jacobian.shape[1], 1)
-    covariance = bread @ (scores.T @ scores) @ bread * (at / freedom)
-    quantile = float(scipy.stats.t.ppf(0.5 + confidence / 2, freedom))
-    return quantile * np.sqrt(np.maximum(np.diag(covariance), 0.0))
