@@ -13,8 +13,8 @@ MEANINGS = {
         "remove that bias."
     ),
     "fine-tuned": (
-        "The fit begins at the teacher's imitation and is stopped on the way to the minimiser of "
-        "the labels' loss L: the bias towards the teacher vanishes as more labels let it go on."
+        "The fit to the labels is pulled towards the teacher's imitation: that bias vanishes as "
+        "more labels weaken the pull."
     ),
     "mixed": (
         "The fit tends to the minimiser of {theta:.2g} L + {rest:.2g} L̂, not of the labels' loss "

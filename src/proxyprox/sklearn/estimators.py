@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from proxyprox._util.validation import Words, message
 from proxyprox.problems.families import Gamma, Linear, Poisson
-from proxyprox.problems.glm import Design
+from proxyprox.problems.glm import GLM, Design
 from proxyprox.result import Interval
 from proxyprox.sklearn import fitting, inference, inputs
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
@@ -46,8 +46,7 @@ class ProxyGLM(LinearModel, ABC):
         Parameters
         ----------
         X : array, sparse matrix or Dask collection of shape (n, p)
-            Inputs. Of a Dask array or DataFrame the labelled rows are fetched, and of the others
-            their second moment.
+            Inputs. Of a Dask array or DataFrame the labelled rows are fetched.
         y : array of shape (n,)
             Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
@@ -77,7 +76,7 @@ class ProxyGLM(LinearModel, ABC):
     def _learn(
         self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, others: Any = None
     ) -> Self:
-        """Fit checked rows, given the moment of further ones if there are such."""
+        """Fit checked rows, given the mean squares of further ones if there are such."""
         settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
         intercept = settings.fit_intercept
         X_proxy, y_proxy, sizes = inputs.join_tables(self, X_proxy, y_proxy)
@@ -93,10 +92,16 @@ class ProxyGLM(LinearModel, ABC):
             used = worth.weights > 0
             known = worth.weights[used]
             X_proxy, y_proxy = (X_proxy[used], y_proxy[used]) if used.any() else (None, None)
-        moment = inference.unlabelled_moment(others, X, ~labelled, X_proxy, intercept)
+        squares = [inference.mean_squares(rows.X, rows.weights)]
+        if not labelled.all():
+            # By weights: a copy of the unlabelled rows would double the memory.
+            squares.append(inference.mean_squares(X, ~labelled))
+        if X_proxy is not None:
+            squares.append(inference.mean_squares(X_proxy))
+        means, totals = zip(*squares, *([] if others is None else [others]), strict=True)
+        square = float(np.average([mean.mean() for mean in means], weights=totals))
         # As plain tuples, which every way of storing an estimator can store.
         self._rows = plain.X, plain.y, plain.weights
-        self._others = None if moment is None else tuple(moment)
         teacher, made = None, worth.made if worth else []
         if y_proxy is not None:
             parts = X, labelled, X_proxy, known
@@ -112,7 +117,7 @@ class ProxyGLM(LinearModel, ABC):
                 "rows and pass the other half as X and y.",
                 stacklevel=3,
             )
-        found = fitting.learn(settings, family, rows, moment, teacher)
+        found = fitting.learn(settings, family, rows, square, teacher)
         self._w, trial, self.alpha_, choice, self._rectifier, estimate = found
         self.n_labels_, self.cv_curve_ = int(rows.X.shape[0]), trial.curve
         choice = replace(choice, tables=worth.words) if worth else choice
@@ -130,10 +135,9 @@ class ProxyGLM(LinearModel, ABC):
             X, y, weights = self._rows
             rows = inputs.Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
             rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
-            others = None if self._others is None else inference.Moment(*self._others)
-            self._estimate = tuple(
-                fitting.estimate(self.family, rows, self._w, self.fit_intercept, others)
-            )
+            design = Design(rows.X, intercept=self.fit_intercept, checked=True)
+            loss = GLM(design, rows.y, self.family, sample_weight=rows.weights)
+            self._estimate = tuple(inference.estimate_of(loss, self._w, None, 0.0))
         return inference.Estimate(*self._estimate)
 
     @property
@@ -163,15 +167,15 @@ class ProxyGLM(LinearModel, ABC):
 
     @property
     def inference_note_(self) -> str:
-        """Why standard errors are infinite, and which columns are sums of others."""
+        """Why standard errors are infinite, and of which columns."""
         estimate = self._unregularised()
-        if not (estimate.loose or estimate.dependent):
+        if not estimate.loose:
             return estimate.note
         names = getattr(self, "feature_names_in_", None)
-        return inference.collinear_note(estimate, self.n_features_in_, names)
+        return inference.collinear_note(estimate.loose, self.n_features_in_, names)
 
     def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
-        """Fit the labelled rows of collections, which are fetched, and the others' moment."""
+        """Fit the labelled rows of collections, which are fetched, and the others' squares."""
         if self.cluster is None:
             got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
             raise TypeError(message("X", got, "an array in memory", remedy))
@@ -180,15 +184,14 @@ class ProxyGLM(LinearModel, ABC):
         # Gaps among the numbers of a cluster are more often mistakes.
         regressor = isinstance(self, RegressorMixin)
         mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
-        intercept = inputs.settings_of(self).fit_intercept
-        rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark, intercept)
+        rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark)
         X_known, y_known, labelled = self._check(rows.X, rows.y)
         if rows.names is not None:
             self.feature_names_in_ = np.array(rows.names, dtype=object)
         marks = np.full(rows.unlabelled, -1 if mark is None else mark)
         all_y = np.append(y_known, marks)
         self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
-        return self._learn((X_known, y_known, labelled), rows.weights, None, None, rows.moment)
+        return self._learn((X_known, y_known, labelled), rows.weights, None, None, rows.squares)
 
     # -- what differs between estimators ------------------------------------------------------
 
@@ -211,10 +214,9 @@ class ProxyGLM(LinearModel, ABC):
         """Return intervals for the coefficients.
 
         They are drawn around ``coef_debiased_``, the unregularised (with a teacher: paired)
-        estimate, because the fit itself is shrunk on purpose. Of columns that are sums of others in
-        every row, such as the levels of a category, the coefficients of least norm are given,
-        differences from the mean of the levels. If the labels do not determine a coefficient,
-        its interval is infinite. A warning and ``inference_note_`` name the columns of both kinds.
+        estimate, because the fit itself is shrunk on purpose. If the labels do not determine a
+        coefficient, as of columns that are sums of others, its interval is infinite. A warning and
+        ``inference_note_`` name the columns.
 
         Parameters
         ----------
@@ -357,8 +359,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays
         The unregularised estimate and its standard errors, see :meth:`confidence_interval`.
     inference_note_ : str
-        Why standard errors are infinite, and of which columns; which columns are sums of others.
-        Empty if there are none of either kind.
+        Why standard errors are infinite, and of which columns; empty if none is.
     n_labels_ : int
         Labelled rows of the fit.
 

@@ -93,35 +93,21 @@ class Found(NamedTuple):
     estimate: inference.Estimate | None
 
 
-def learn(
-    settings: Any, family: Family, rows: Labelled, others: inference.Moment | None, teacher: Any
-) -> Found:
-    """Fit labelled rows, given the moment of those without a label and perhaps a teacher."""
-    design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
-    moment = inference.pool(inference.moment_of(design, rows.weights), others)
+def learn(settings: Any, family: Family, rows: Labelled, square: float, teacher: Any) -> Found:
+    """Fit labelled rows, given the mean square of all inputs and perhaps a teacher."""
     teacher = None if settings.power == 0 else teacher
     known = [] if teacher is None else [teacher.student, teacher.slope]
-    known, C = [w.reshape(design.width, -1) for w in known], family.outputs
+    known, C = [w.reshape(-1, family.outputs) for w in known], family.outputs
     space = None if settings.alpha == (0.0,) else _subspace(rows.X, known)
     if space is None:
-        return Fit(settings, family, rows, moment, teacher).learn()
+        return Fit(settings, family, rows, square, teacher).learn()
     if teacher is not None:
         student, slope = (space.reduce(w).ravel() for w in known)
         teacher = replace(teacher, student=student, slope=slope)
     small = replace(rows, X=space.reduce(rows.X.T).T)
-    found = Fit(settings, family, small, moment, teacher).learn()
+    found = Fit(settings, family, small, square, teacher).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
     return found._replace(w=space.expand(found.w.reshape(-1, C)).ravel(), estimate=None)
-
-
-def estimate(
-    family: Family, rows: Labelled, w: Array, intercept: bool, others: inference.Moment | None
-) -> inference.Estimate:
-    """Return the unregularised estimate without a teacher."""
-    design = Design(rows.X, intercept=intercept, checked=True)
-    loss = GLM(design, rows.y, family, sample_weight=rows.weights)
-    moment = inference.pool(inference.moment_of(design, rows.weights), others)
-    return inference.estimate_of(loss, w, None, 0.0, moment)
 
 
 class Subspace(NamedTuple):
@@ -168,17 +154,17 @@ def _subspace(X: Any, known: Sequence[Array]) -> Subspace | None:
 
 
 class Fit:
-    """A fit of labelled rows, given the moment of all inputs and perhaps a teacher."""
+    """A fit of labelled rows, given the mean square of all inputs and perhaps a teacher."""
 
     def __init__(
         self,
         settings: Any,
         family: Family,
         rows: Labelled,
-        moment: inference.Moment,
+        square: float,
         teacher: Any,
     ) -> None:
-        self.settings, self.rows, self.teacher, self.moment = settings, rows, teacher, moment
+        self.settings, self.rows, self.teacher = settings, rows, teacher
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
         same = (rows.weights == rows.weights[0]).all()
         weights = None if same else rows.weights
@@ -187,7 +173,7 @@ class Fit:
         self.light = self.design.rows * self.plain.dim <= BLOCK
         self.few = self.design.rows <= FITTING.few
         # Of columns of mean square one, scikit-learn's 1/C.
-        unit = max(moment.mean_square(settings.fit_intercept), 1e-300) / rows.weights.sum()
+        unit = max(square, 1e-300) / rows.weights.sum()
         self.strengths = np.array(FITTING.strengths) * unit
         given = settings.alpha
         self.alphas = self.strengths if given is None else np.sort(given)[::-1]
@@ -264,7 +250,7 @@ class Fit:
         estimate, plain = None, self.plain
         if teacher is not None:
             power = 0.0 if power is None and not teacher.paired else power
-            estimate = inference.estimate_of(plain, w, teacher, power, self.moment)
+            estimate = inference.estimate_of(plain, w, teacher, power)
         residuals = inference.targets_of(plain) - trial.held_out
         weights = self.rows.weights if self.rows.population is None else self.rows.population
         rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)

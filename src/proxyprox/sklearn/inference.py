@@ -14,9 +14,9 @@ import numpy as np
 import scipy.stats
 
 from proxyprox import GLM
-from proxyprox._util.arrays import BLOCK, Matrix
+from proxyprox._util.arrays import BLOCK
 from proxyprox._util.text import list_names
-from proxyprox._util.validation import Words, message, nonnegative
+from proxyprox._util.validation import Words, message
 from proxyprox.advice.choice import Choice as Choice  # of estimators, beside their intervals
 from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
@@ -113,51 +113,12 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
         return start
 
 
-# -- second moments -----------------------------------------------------------------------------
-
-
-class Moment(NamedTuple):
-    """``Σ s_i x_i x_iᵀ / Σ s_i`` of some rows, of wide tables its diagonal alone, and ``Σ s_i``."""
-
-    matrix: Array
-    weight: float
-
-    def mean_square(self, intercept: bool) -> float:
-        """Return the mean square of the columns but the constant."""
-        squares = self.matrix.diagonal() if self.matrix.ndim == 2 else self.matrix
-        return float(squares[: len(squares) - intercept].mean())
-
-
-def moment_of(design: Design, weights: Array | None = None) -> Moment:
-    """Return the second moment of a design's rows; a row of weight zero is left out, uncopied."""
-    weights = np.ones(design.rows) if weights is None else np.asarray(weights, dtype=np.float64)
+def mean_squares(X: Any, weights: Array | None = None) -> tuple[Array, float]:
+    """Return the mean square of each column of some rows, and the weight of these."""
+    weights = np.ones(X.shape[0]) if weights is None else weights.astype(np.float64)
     total = float(weights.sum())
-    if design.width <= FITTING.widest:
-        return Moment(np.asarray(design.gram(weights / total), dtype=np.float64), total)
-    squares = design.X.power(2).T @ weights if design.sparse else weights @ np.square(design.X)
-    return Moment(np.append(squares / total, np.ones(int(design.intercept))), total)
-
-
-def pool(first: Moment, second: Moment | None) -> Moment:
-    """Return the moment of both sets of rows together."""
-    if second is None:
-        return first
-    total = first.weight + second.weight
-    matrix = (first.weight * first.matrix + second.weight * second.matrix) / total
-    return Moment(matrix, total)
-
-
-def unlabelled_moment(
-    found: Moment | None, X: Any, unlabelled: Array, X_proxy: Any, intercept: bool
-) -> Moment | None:
-    """Return the moment of all rows without a label and of those found; None if there are none."""
-    if unlabelled.any():
-        # By weights: a copy of the unlabelled rows would double the memory.
-        design = Design(X, intercept=intercept, checked=True)
-        found = pool(moment_of(design, unlabelled.astype(np.float64)), found)
-    if X_proxy is not None:
-        found = pool(moment_of(Design(X_proxy, intercept=intercept, checked=True)), found)
-    return found
+    sums = X.power(2).T @ weights if hasattr(X, "tocsr") else np.einsum("ij,ij,i->j", X, X, weights)
+    return np.asarray(sums) / total, total
 
 
 # -- a teacher ----------------------------------------------------------------------------------
@@ -206,7 +167,7 @@ class Teacher:
         error = slopes(design, family, self.student, self.answers[rows])
         if power is None:
             own = slopes(design, family, self.student, targets_of(loss))
-            power = tuned_power(own, error, ratio=len(error) / self.rows)
+            power = tuned_power(own, error, len(error) / self.rows, np.eye(error.shape[1]))
         same = np.ravel(design.pull(loss.sample_weight[:, None] * error)) / design.rows
         return power * (self.slope - same)
 
@@ -411,7 +372,7 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
     residuals = [slopes(design, family, w, t) for t in (targets_of(loss), teacher.answers)]
     target, proxy = (row_gradients(design, scale * residual) for residual in residuals)
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
-    return tuned_power(target, proxy, ratio=design.rows / teacher.rows, metric=inverse)
+    return tuned_power(target, proxy, design.rows / teacher.rows, inverse)
 
 
 # -- standard errors ----------------------------------------------------------------------------
@@ -420,8 +381,7 @@ def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
 class Estimate(NamedTuple):
     """An asymptotically normal estimate with standard errors; ``note`` says why there is none.
 
-    ``loose`` are the columns whose coefficients alone have none, ``dependent`` those that are sums
-    of others in every row, whose coefficients are those of least norm.
+    ``loose`` are the columns whose coefficients alone have none.
     """
 
     w: Array
@@ -430,7 +390,6 @@ class Estimate(NamedTuple):
     excess: float
     note: str = ""
     loose: Sequence[int] = ()
-    dependent: Sequence[int] = ()
 
 
 def no_estimate(size: int, note: str) -> Estimate:
@@ -438,30 +397,15 @@ def no_estimate(size: int, note: str) -> Estimate:
     return Estimate(np.full(size, np.nan), np.full(size, np.inf), 0.0, np.inf, note)
 
 
-def collinear_note(estimate: Estimate, columns: int, names: Any) -> str:
-    """Return which columns have no standard errors, and which depend on each other."""
-    notes = []
-    if estimate.loose:
-        listed = _listed(estimate.loose, columns, names)
-        notes.append(
-            f"The labelled rows do not determine {listed}: constant there, or sums of others there "
-            "only. Only these intervals are infinite; label rows in which they vary."
-        )
-    if estimate.dependent:
-        listed = _listed(estimate.dependent, columns, names)
-        notes.append(
-            f"Columns are sums of others: {listed}. Of all coefficients that predict the same, "
-            "those of least norm are given: of the levels of a category, differences from the "
-            "mean of the levels. For differences from a reference level drop one column of each "
-            "set, such as with OneHotEncoder(drop='first')."
-        )
-    return " ".join(notes)
-
-
-def _listed(places: Sequence[int], columns: int, names: Any) -> str:
-    """Return columns by name; the one after the last is the constant."""
-    known = [str(j) if names is None else str(names[j]) for j in places if j < columns]
-    return list_names(known) + " and the constant" * (columns in places)
+def collinear_note(loose: Sequence[int], columns: int, names: Any) -> str:
+    """Return which columns have no standard errors; the one after the last is the constant."""
+    known = [str(j) if names is None else str(names[j]) for j in loose if j < columns]
+    listed = list_names(known) + " and the constant" * (columns in loose)
+    return (
+        f"The labelled rows do not determine {listed}: constant there, or sums of others. Only "
+        "these intervals are infinite. Of the levels of a category drop one, such as with "
+        "OneHotEncoder(drop='first'); otherwise label rows in which the columns vary."
+    )
 
 
 def too_many_parameters(labels: int, width: int, family: Family) -> str:
@@ -477,14 +421,10 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     return f"{widest}, for which no standard errors are computed."
 
 
-def estimate_of(
-    loss: GLM, start: Array, teacher: Any, power: float | None, moment: Any
-) -> Estimate:
+def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance. ``moment`` is
-    that of all inputs. Of several minimisers the one of least norm is taken, the constant not
-    counted: what a vanishing ridge penalty tends to.
+    ``power`` is λ of the paired correction; None tunes it for the least variance.
     """
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
@@ -502,8 +442,7 @@ def estimate_of(
         # Where the search for an estimate at infinity stopped means nothing.
         note = "A plane separates the labels: the estimate lies at infinity. Label more rows."
         return no_estimate(loss.dim, note)
-    inverse, free = _inverse(np.asarray(objective.hessian(w)), family.outputs)
-    loose = _undetermined(free, moment) if free.shape[1] else np.zeros(len(free), dtype=np.bool_)
+    inverse, loose = _inverse(np.asarray(objective.hessian(w)), family.outputs)
     if loose.all() or not np.isfinite(w).all():
         note = "Columns are constant or sums of others on the labelled rows: drop such columns."
         return no_estimate(loss.dim, note)
@@ -512,22 +451,11 @@ def estimate_of(
         noise = noise + power**2 * _teacher_noise(teacher, family, w) / teacher.rows
     # The loss of the estimate above the best linear model: tr(H C)/2, H C H = noise.
     excess = float(np.sum(inverse * noise)) / 2
-    shortest = _to_least_norm(free, loss.design.columns, family.outputs)
-    w = shortest @ w
-    spread = shortest @ inverse
-    variances = np.diag(spread @ noise @ spread.T).reshape(-1, family.outputs)
-    # What least norm alone sets to zero, as the coefficient of a constant, is not known to be zero.
-    bounds = np.diag(inverse @ noise @ inverse).reshape(-1, family.outputs)
-    loose |= (variances <= 1e-12 * bounds).all(axis=1) & (free**2).any(axis=1)
-    dependent = (np.sqrt((free**2).sum(axis=1)) > LOOSE) & ~loose
+    variances = np.diag(inverse @ noise @ inverse)
     lost = np.repeat(loose, family.outputs)
     w = np.where(lost, np.nan, w)
-    std = np.where(lost, np.inf, np.sqrt(np.maximum(variances.ravel(), 0.0)))
-    return Estimate(w, std, power, excess, "", *map(_places, (loose, dependent)))
-
-
-def _places(which: Array) -> list[int]:
-    return [int(place) for place in np.flatnonzero(which)]
+    std = np.where(lost, np.inf, np.sqrt(np.maximum(variances, 0.0)))
+    return Estimate(w, std, power, excess, "", np.flatnonzero(loose).tolist())
 
 
 def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
@@ -609,10 +537,9 @@ def _is_separated(loss: GLM, w: Array) -> bool:
 
 
 def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
-    """Return a generalised inverse, and the directions of the columns that predict nothing.
+    """Return a generalised inverse, and which columns have a part in what predicts nothing.
 
-    The directions are orthonormal, of shape (columns, any number). Columns are brought to one scale
-    first: those in large units would make the others look flat.
+    Columns are brought to one scale first: those in large units would make the others look flat.
     """
     hessian = (hessian + hessian.T) / 2
     scale = np.sqrt(np.maximum(np.diag(hessian), 0.0))
@@ -630,71 +557,19 @@ def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
         free.reshape(d, outputs * int(flat.sum())), full_matrices=False
     )
     free = np.linalg.qr(basis[:, weights > 1e-6] / size[:, None])[0]
-    return np.asarray(inverse), np.asarray(free)
+    return np.asarray(inverse), np.sqrt((free**2).sum(axis=1)) > LOOSE
 
 
-def _undetermined(free: Array, moment: Any) -> Array:
-    """Return the columns of directions that predict nothing on labelled rows, but do on others."""
-    # Relative to what the columns would predict if they did not cancel.
-    square = np.maximum(moment.matrix.diagonal(), 0.0)
-    weight = np.linalg.norm(np.sqrt(square)[:, None] * free, axis=0)
-    values, vectors = np.linalg.eigh(free.T @ (moment.matrix @ free))
-    noise = 1e-14 * float(square.sum())  # of rounding, where columns are of unlike units
-    apart = values > 1e-8 * float(weight.max()) ** 2 + noise
-    lost = free @ vectors[:, apart]
-    return np.asarray(np.sqrt((lost**2).sum(axis=1)) > LOOSE)
-
-
-def _to_least_norm(free: Array, columns: int, outputs: int) -> Array:
-    """Return the map of parameters to those that predict the same and are shortest."""
-    d = len(free)
-    counted = np.where(np.arange(d) < columns, 1.0, 0.0)[:, None] * free
-    shortest = np.eye(d)
-    if free.shape[1]:
-        shortest[:, :columns] -= free @ np.linalg.pinv(counted)[:, :columns]
-    centred = np.eye(outputs) - (np.full((outputs, outputs), 1 / outputs) if outputs > 1 else 0.0)
-    return np.kron(shortest, centred)
-
-
-def tuned_power(
-    target: Matrix, proxy: Matrix, *, ratio: float = 0.0, metric: Matrix | None = None
-) -> float:
+def tuned_power(target: Array, proxy: Array, ratio: float, metric: Any) -> float:
     r"""Return the λ in [0, 1] for which the paired correction has the least variance.
 
     .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
               {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
 
-    Parameters
-    ----------
-    target, proxy : arrays of shape (n, d)
-        Gradients of each row, of the target and of the proxy, at one point.
-    ratio : float
-        ``n/N``, labelled rows over the proxy's rows: the price of the proxy's own noise.
-    metric : array of shape (d, d), optional
-        Variances are measured after multiplication with it; the inverse Hessian gives the λ that
-        is best for the parameters.
-
-    Returns
-    -------
-    float
-        The power; 0 where the proxy's gradients do not vary or point the other way.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> g = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> tuned_power(g, g), tuned_power(g, -g)
-    (1.0, 0.0)
+    g and ĝ are gradients of each row, ``ratio`` is n/N, labelled rows over the proxy's rows: the
+    price of the proxy's own noise. Variances are measured after multiplication with ``metric``;
+    the inverse Hessian gives the λ that is best for the parameters.
     """
-    nonnegative("ratio", ratio)
-    g, f = (np.asarray(part, dtype=np.float64) for part in (target, proxy))
-    if g.ndim != 2 or g.shape != f.shape:
-        got = f"arrays of shape {g.shape} and {f.shape}"
-        raise ValueError(message("target and proxy", got, "two matrices of one shape"))
-    g, f = g - g.mean(0), f - f.mean(0)
-    if metric is not None:
-        g, f = g @ metric, f @ metric
-    spread = float(np.sum(f * f))
-    if spread == 0:
-        return 0.0
-    return float(np.clip(np.sum(g * f) / ((1 + ratio) * spread), 0.0, 1.0))
+    g, f = ((part - part.mean(axis=0)) @ metric for part in (target, proxy))
+    spread = (1 + ratio) * float(np.sum(f * f))
+    return float(np.clip(np.sum(g * f) / spread, 0.0, 1.0)) if spread else 0.0
