@@ -49,8 +49,12 @@ class OracleError(RuntimeError):
         return type(self), (str(self), self.result)
 
 
-# Billionths up to which a message says what is left.
-SAID = 10
+def what_is_left(run: Any) -> str:
+    """Return what the method's model leaves of the first gap, as a sentence; empty if unknown."""
+    share = defaults.POLICY.close * run.left
+    if not 0 < share < 1:
+        return ""
+    return f"By the method's model about {share:.0e} of the first gap L − L* is left."
 
 
 class Watcher:
@@ -79,12 +83,8 @@ class Tolerance(Watcher):
     def look(self) -> Ending | None:
         """Say whether the gradient is within the tolerance, or the run has stalled."""
         if self.run.converged(self.tol, self.atol):
-            left, said = self.run.left, self.detail
-            if left < SAID:
-                # A model may promise nothing at all, and rounding less: that is no "-0".
-                least = max(0.0, left)
-                said = f"By its model {least:.1g} billionths of the first gap are left. {said}"
-            return Ending(Status.CONVERGED, said.rstrip())
+            said = f"{what_is_left(self.run)} {self.detail}"
+            return Ending(Status.CONVERGED, said.strip())
         return Ending(Status.STALLED, self.detail) if self.run.stalled else None
 
 
@@ -96,8 +96,9 @@ class StepLimit(Watcher):
 
     def look(self) -> Ending | None:
         """Say whether all steps are taken."""
-        done = self.run.steps >= self.steps
-        return Ending(Status.STEPS_DONE, self.detail) if done else None
+        if self.run.steps < self.steps:
+            return None
+        return Ending(Status.STEPS_DONE, f"{self.detail} {what_is_left(self.run)}".strip())
 
 
 class BudgetLimit(Watcher):
@@ -113,7 +114,9 @@ class BudgetLimit(Watcher):
             return None
         price = self.run.price(self.run.open_question())
         spent = self.limits.exceeded(self.run.ledger, price)
-        return None if spent is None else Ending(Status.BUDGET_SPENT, f"Limit: {spent}.")
+        if spent is None:
+            return None
+        return Ending(Status.BUDGET_SPENT, f"Limit: {spent}. {what_is_left(self.run)}".strip())
 
 
 @explain_names
@@ -151,11 +154,11 @@ def minimize(
     tol, atol : float, optional
         End the run, for exact gradients alone, where ``‖∇L‖ ≤ max(tol·‖first ∇L‖, atol)`` at a
         point that was asked about, which is then the answer (with a penalty: the distance from 0
-        to the subdifferential). Gaps go with squares: ``tol=1e-4`` leaves about 1e-8 of the first
+        to the subdifferential). Gaps go with squares: ``tol=1e-3`` leaves about 1e-6 of the first
         gap ``L(w0) − L*`` if curvatures are alike, more if they are not. If neither they
         nor a method are given, the run ends where the method's own model, or the pace of the last
         losses if that says more, leaves 1e-9 of that gap; and otherwise where ``tol`` is 1e-8
-        (1e-5 by differences or in float32, 1e-4 with both), which the message says.
+        (1e-5 by differences or in float32, 1e-4 with both). The message says what is left.
     inner : InnerSolver, optional
         How subproblems are solved; by default what suits the proxy, and the result says why.
     stop : Criterion, optional
