@@ -197,3 +197,26 @@ def test_a_target_that_curves_downwards_is_not_judged_as_a_convex_one(depth, uns
     found = audit(pp.Problem(target, proxy), np.zeros(6), epsilon=1e-2, rng=0)
     assert any("not convex" in doubt for doubt in found.doubts) == unsure
     assert (found.verdict is Verdict.UNSURE) == unsure
+
+
+@pytest.mark.parametrize("batch", [None, 64])
+def test_of_several_proxies_the_useless_are_named_and_useless_ones_alone_refused(batch):
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(20, 20)))[0] * np.geomspace(1, 0.02, 20)
+    X = rng.normal(size=(3000, 20)) @ axes.T
+    y = X @ rng.normal(size=20) * 5 + rng.logistic(size=3000) > 0
+    target = pp.logistic_regression(X, y, l2=1e-4, batch_size=batch)
+    good = target.subsample(300, rng=0)
+    mixed = [
+        pp.logistic_regression(X[:300][:, rng.permutation(20)], y[:300], l2=1e-4) for _ in range(2)
+    ]
+    found = audit(pp.Problem(target, {"good": good, "mixed": mixed[0]}), rng=0)
+    assert found.verdict is USE
+    assert "mixed says nothing about this target" in found.reasons[0]
+    if batch:
+        useless = audit(pp.Problem(target, mixed), rng=0)
+        assert useless.verdict is REFUSED
+        assert isinstance(plan(useless).problem.proxy, pp.problems.Zero)
+    # The steps that told the proxies apart are among the gradients paid.
+    alone = audit(pp.Problem(target, good), rng=0)
+    assert found.ledger.target_gradients > alone.ledger.target_gradients

@@ -13,7 +13,6 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import (
-    Words,
     count_words,
     explain_names,
     generator,
@@ -184,13 +183,15 @@ def audit_learnt(
         callback=lambda step: learnt.append(step.state.learning),
     )  # fmt: skip
     proxy, spent = problem.proxy, result.ledger
-    settled = proxy.using(learnt[-1], lambda part, name: part)
-    words, left = proxy.words(learnt[-1]), max(budget - spent.target_gradients, 1)
-    if isinstance(settled, Zero):
-        raise ValueError(message("problem.proxy", Words(words), "a proxy that says anything"))
+    state, left = learnt[-1], max(budget - spent.target_gradients, 1)
+    words, settled = proxy.words(state), proxy.using(state, lambda part, name: part)
+    if useless := isinstance(settled, Zero):
+        # What is measured then is the proxies' mean, each in units of its own curvature.
+        settled = proxy.using(replace(state, numbers=state.units), lambda part, name: part)
     found: Any = audit(problem.with_proxy(settled), w0, budget=left, **options)
     charge(found.ledger, {name: getattr(spent, name) for name in COUNTS})
-    judged: Audit | RoundAudit = replace(found, reasons=(words, *found.reasons))
+    refused = dict.fromkeys(("verdict", "leaning"), Verdict.DO_NOT_USE) if useless else {}
+    judged: Audit | RoundAudit = replace(found, reasons=(words, *found.reasons), **refused)
     return judged
 
 
