@@ -581,7 +581,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e9, help="seconds after which rivals stop")
     parser.add_argument("--fresh", type=int, default=len(FRESH), help="splits that are reported")
     parser.add_argument("--tuning", type=int, default=len(TUNING))
-    parser.add_argument("--only", default="", help="cases whose name has this in it")
+    parser.add_argument("--only", default="", help="the case of this name alone")
     given = parser.parse_args()
     FOLDER = given.tables
     os.environ["PRIVATE_TABLES"] = str(FOLDER)
@@ -598,7 +598,7 @@ def main() -> None:
     noise = given.noise or FOLDER / "noise.json"
     if not noise.exists():
         noise.write_text(json.dumps(sampled_noise()))
-    cases = [case for case in (*CASES, *MORE) if given.only in key(case)]
+    cases = [case for case in (*CASES, *MORE) if given.only in ("", key(case))]
     frozen: dict[str, Any] = {}
     for line in json.loads(given.frozen.read_text()) if given.frozen else ():
         frozen.setdefault(line["case"], {}).update(

@@ -25,7 +25,6 @@ from proxyprox.private.accounting import (
     noise_multiplier,
     sampled_epsilon,
 )
-from proxyprox.private.counting import CountedRows
 from proxyprox.private.estimators import (
     PrivacyPlan,
     PrivateFitWarning,
@@ -33,7 +32,7 @@ from proxyprox.private.estimators import (
     PrivatePoissonRegressor,
     PrivateRidge,
 )
-from proxyprox.private.mechanism import JamesStein, Metric, Private, PrivateRows
+from proxyprox.private.mechanism import CountedRows, JamesStein, Metric, Private, PrivateRows
 from proxyprox.private.membership import Attack, attack
 
 __all__ = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -101,7 +102,7 @@ class Metric:
     @classmethod
     def of(cls, loss: Any, w: Vector | None = None, damping: float = 1e-3) -> Metric:
         """Return the metric of a public loss at a point, by default its minimum."""
-        if not check.offers(loss, "hessian", "dim"):
+        if not (check.offers(loss, "hessian") and hasattr(loss, "dim")):
             raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)"))
         if w is None:
             w = np.zeros(loss.dim)
@@ -431,9 +432,7 @@ class Private:
         epsilon = check.positive("epsilon", epsilon)
         self.clip, self.l2 = require_clip(clip), check.nonnegative("l2", l2)
         self._rows = objective
-        if not all(hasattr(objective, name) for name in ("dim", "rows", "zeros", "clipped_sum")):
-            got = Words(f"a {type(objective).__name__}")
-            raise TypeError(message("objective", got, "PrivateRows or NetworkRows"))
+        require_rows("objective", objective)
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         metric = Euclidean(self.dim) if metric is None else metric
         self.metric: Any = metric if check.offers(metric, "whiten") else Metric.of(metric)
@@ -658,6 +657,77 @@ class Private:
             mean = noisy / (self.n_nominal * release.rate)
             mean = self.budget.enter_release(self.name, k, mean)
         return np.asarray(mean) * (self.n_nominal / self.size)
+
+
+class CountedRows:
+    """Private rows that count accesses and refuse one that no charge of a budget covers.
+
+    It stands between the rows and :class:`Private`, in tests of one's own methods: whatever reads
+    the rows comes by here, and the journal must have a charge for it already.
+
+    Parameters
+    ----------
+    rows : PrivateRows or object
+        What ``Private`` takes.
+    budget : PrivacyBudget
+        What is charged, by these rows alone from here on.
+
+    Attributes
+    ----------
+    accesses : Counter
+        How often each method was called.
+
+    Examples
+    --------
+    >>> from proxyprox.private import Private, PrivateRows
+    >>> from proxyprox.problems.families import Logistic
+    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
+    >>> rows = CountedRows(PrivateRows([[1.0], [2.0]], [0, 1], Logistic((0, 1))), budget)
+    >>> target = Private(rows, epsilon=1.0, delta=1e-5, releases=1, n_nominal=2, clip=1.0,
+    ...                  budget=budget)
+    >>> _ = target.gradient(target.zeros())
+    >>> dict(rows.accesses)
+    {'clipped_sum': 1}
+    >>> rows.clipped_sum(target.zeros(), clip=1.0)
+    Traceback (most recent call last):
+    ...
+    proxyprox.private.accounting.PrivacyBudgetError: clipped_sum is access 2 to private rows, \
+and 1 is charged.
+    """
+
+    def __init__(self, rows: Any, budget: PrivacyBudget) -> None:
+        check.instance("budget", budget, PrivacyBudget, "a PrivacyBudget")
+        require_rows("rows", rows)
+        self.accesses: Counter[str] = Counter()
+        self._rows, self._budget = rows, budget
+        self._before = budget.spent.releases
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._rows, name)
+        # Shapes are known to the mechanism; everything else depends on what the rows hold.
+        if name in ("dim", "rows", "columns", "zeros", "moments_of"):
+            return found
+        if not callable(found):
+            return self._charged(name, lambda: found)
+        return partial(self._charged, name, found)
+
+    def _charged(self, name: str, read: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.accesses[name] += 1
+        count, paid = self.accesses.total(), self._budget.spent.releases - self._before
+        if count > paid:
+            raise PrivacyBudgetError(
+                f"{name} is access {count} to private rows, and {paid} is charged."
+            )
+        return read(*args, **kwargs)
+
+
+def require_rows(name: str, rows: Any) -> None:
+    """Raise unless sums over rows can be had of an object."""
+    if not all(hasattr(rows, part) for part in ("dim", "rows", "zeros", "clipped_sum")):
+        got = Words(f"a {type(rows).__name__}")
+        raise TypeError(message(name, got, "PrivateRows or NetworkRows"))
 
 
 def plan_releases(

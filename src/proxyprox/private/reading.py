@@ -45,9 +45,7 @@ def plain(entry: Any) -> Any:
         entry = entry[()]
         kind = type(entry)
     if kind.__module__ == "numpy" and issubclass(kind, (np.number, np.bool_, np.str_)):
-        if issubclass(kind, np.longdouble):
-            return float(entry)
-        found = entry.item()
+        found = float(entry) if issubclass(kind, np.longdouble) else entry.item()
         return found if type(found) in PLAIN else None
     if issubclass(kind, bytes):
         return bytes.decode(entry, "utf-8", "replace")
@@ -56,9 +54,7 @@ def plain(entry: Any) -> Any:
             return read(entry)
     if kind is Decimal or kind is Fraction:
         return float(entry)
-    if is_torch_array(entry) and entry.ndim == 0:
-        return to_numpy(entry).item()
-    return None
+    return to_numpy(entry).item() if is_torch_array(entry) and entry.ndim == 0 else None
 
 
 def number(entry: Any) -> float:
@@ -79,14 +75,11 @@ def number(entry: Any) -> float:
 def numbers(values: Any, argument: str = "X") -> Array:
     """Return an array of floats with NaN for what is no number."""
     if hasattr(values, "iloc"):
-        if values.ndim == 1:
-            return _column(values)
-        if not all(_numeric(dtype) for dtype in values.dtypes):
-            table = np.empty(values.shape)
-            for place in range(values.shape[1]):
-                table[:, place] = _column(values.iloc[:, place])
-            return table
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+        if values.ndim == 2:
+            columns = [numbers(values.iloc[:, place]) for place in range(values.shape[1])]
+            return np.stack(columns, axis=1) if columns else np.empty(values.shape)
+        if getattr(values.dtype, "kind", "O") in "biuf":
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     array = entries(values, argument)
     if array.dtype.kind == "m":
         # Whole numbers beside one time difference became time differences.
@@ -95,16 +88,6 @@ def numbers(values: Any, argument: str = "X") -> Array:
         return array.astype(np.float64)
     flat = [e if type(e) is float else number(e) for e in array.ravel().tolist()]
     return np.array(flat, dtype=np.float64).reshape(array.shape)
-
-
-def _numeric(dtype: Any) -> bool:
-    return getattr(dtype, "kind", "O") in "biuf"
-
-
-def _column(column: Any) -> Array:
-    if _numeric(column.dtype):
-        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
-    return numbers(column.to_numpy(dtype=object))
 
 
 def entries(values: Any, argument: str = "X") -> Array:
@@ -156,16 +139,13 @@ def _sparse_numbers(X: Any) -> Any:
 def _table(rows: Any, columns: int | None) -> Array:
     """Return a list of rows as a table; a row of another length than the columns is all None."""
     read = [_row(row) for row in rows]
-    width = columns
-    if width is None:
-        # The usual length, which one row does not change.
-        usual = Counter(len(row) for row in read if row is not None).most_common(1)
-        width = usual[0][0] if usual else 0
+    # The usual length, which one row does not change.
+    usual = Counter(len(row) for row in read if row is not None).most_common(1)
+    width = columns if columns is not None else usual[0][0] if usual else 0
     array = np.full((len(read), width), None, dtype=object)
     for place, row in enumerate(read):
         if row is not None and len(row) == width:
-            for column, value in enumerate(row):
-                array[place, column] = value
+            array[place] = entries(row)
     return array
 
 
@@ -278,7 +258,7 @@ def row_units(X: Any) -> tuple[Any, Array]:
     if not all(X.shape):
         return X, np.zeros(X.shape[0])
     largest = abs(X).max(axis=1)
-    largest = np.asarray(largest.todense() if scipy.sparse.issparse(X) else largest).ravel()
+    largest = largest.toarray().ravel() if scipy.sparse.issparse(X) else largest
     # Subnormal numbers have no reciprocal.
     largest = np.where(largest > np.finfo(np.float64).tiny, largest, 1.0)
     return scale_rows(X, 1 / largest), largest
@@ -329,12 +309,10 @@ def _buffers(table: Any) -> list[Array]:
         columns = [table] if table.ndim == 1 else [table.iloc[:, j] for j in range(table.shape[1])]
         return [column.to_numpy() for column in columns]
     if scipy.sparse.issparse(table):
-        parts = ("data", "indices", "row", "col")
-        found = [getattr(table, name, None) for name in parts]
-        return [part for part in found if isinstance(part, np.ndarray)]
-    if isinstance(table, np.ndarray):
-        return [np.asarray(table)]
-    return [np.asarray(to_numpy(table))] if is_torch_array(table) else []
+        parts = (getattr(table, name, None) for name in ("data", "indices", "row", "col"))
+        return [part for part in parts if isinstance(part, np.ndarray)]
+    arrays = isinstance(table, np.ndarray) or is_torch_array(table)
+    return [np.asarray(to_numpy(table))] if arrays else []
 
 
 def _row_places(table: Any) -> set[int]:
@@ -356,15 +334,14 @@ def class_codes(classes: Any) -> dict[Any, int]:
     codes: dict[Any, int] = {}
     for code, label in enumerate(classes):
         value = plain(label)
-        exact = isinstance(value, (int, float)) and abs(value) <= LARGEST_WHOLE
-        if not (isinstance(value, str) or exact):
-            remedy = "One label with a decimal point rounds all the others. Use text."
-            allowed = "text, or numbers up to 2**53"
-            raise ValueError(message("classes", label, allowed, remedy))
         written = {value}
         if not isinstance(value, str):
-            whole = (str(int(value)),) if value == int(value) else ()
-            written |= {str(value), str(float(value)), *whole}
+            if not (isinstance(value, (int, float)) and abs(value) <= LARGEST_WHOLE):
+                remedy = "One label with a decimal point rounds all the others. Use text."
+                allowed = "text, or numbers up to 2**53"
+                raise ValueError(message("classes", label, allowed, remedy))
+            written |= {str(value), str(float(value))}
+            written |= {str(int(value))} if value == int(value) else set()
         if clash := written & set(codes):
             got = Words(f"two that are written {min(map(str, clash))}")
             raise ValueError(message("classes", got, "numbers or text that can be told apart"))
