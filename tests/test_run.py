@@ -177,3 +177,78 @@ def test_the_default_method_is_that_of_minimize():
     assert run.result().w.tobytes() == pp.minimize(run.problem, steps=4).w.tobytes()
     with pytest.raises(ValueError, match=r"pass w0=np\.zeros\(d\)"):
         pp.Run(pp.Problem((None, lambda w: w)))
+
+
+def test_a_measured_step_size_compares_at_a_point_that_is_asked_about_anyway():
+    given = problem()
+    run = pp.Run(given, method=pp.methods.AuxMVR(eta="auto"), rng=0)
+    for _ in range(12):
+        assert len(run.ask().points) <= 2
+        answered(run, given.objective)
+
+
+def test_a_run_begins_at_the_callers_point_and_else_where_the_method_does():
+    given = problem(noise=0.0)
+    for w0, first in ((np.ones(3), np.ones(3)), (None, given.proxy.minimiser())):
+        run = pp.Run(given, w0, method=pp.ProxyBFGS())
+        assert run.given == (w0 is not None)
+        np.testing.assert_allclose(run.ask().points[0], first, atol=1e-6)
+    assert not pp.Run(given, "proxy", method=pp.ProxyBFGS()).given
+
+
+def test_a_gradient_that_is_not_finite_ends_a_run_at_its_start_only():
+    given, nothing = problem(noise=0.0), np.full(3, np.nan)
+    shifted = pp.Quadratic(given.proxy.P, b=np.ones(3))
+    # The minimum of the first proxy is the start, zeros; that of the other lies elsewhere.
+    run = pp.Run(given, method=pp.ProxyBFGS())
+    run.ask()
+    with pytest.raises(pp.inner.NonFiniteError):
+        run.tell(nothing)
+    run = pp.Run(pp.Problem(given.objective, shifted), method=pp.ProxyBFGS())
+    for _ in range(3):
+        far = run.ask().points[0]
+        assert far.any()
+        run.tell(nothing, value=np.inf)
+        assert np.linalg.norm(run.ask().points[0] - far) > 0
+        while run.steps % 3:
+            answered(run, given.objective)
+    while not run.converged(1e-8):
+        answered(run, given.objective)
+    np.testing.assert_allclose(run.result().w, given.objective.minimiser(), atol=1e-6)
+
+
+@pytest.mark.parametrize("tol", [0.1, 1e-3])
+def test_a_run_has_converged_at_the_first_gradient_below_the_tolerance(tol):
+    given, norms = problem(noise=0.0), []
+    run = pp.Run(given, np.ones(3), method=pp.ProxyProx(0.5))
+    for _ in range(40):
+        small = bool(norms) and norms[-1] <= tol * norms[0]
+        assert run.converged(tol) == small
+        if small:
+            break
+        norms.append(np.linalg.norm(given.objective.gradient(run.ask().points[0])))
+        answered(run, given.objective)
+    assert len(norms) > 2
+    assert run.result(pp.Status.CONVERGED).w.tobytes() == run.path.point.tobytes()
+    assert not run.converged()
+
+
+def test_a_target_without_values_is_said_to_have_left_the_start_blindly():
+    given = problem(noise=0.0)
+    silent = pp.Problem(pp.FunctionObjective(given.objective.gradient), given.proxy)
+    for one, blind in ((given, False), (silent, True)):
+        result = pp.minimize(one, np.ones(3), method=pp.ProxyProx(0.5), steps=3)
+        assert ("left w0" in result.message) == blind
+
+
+def test_the_proxys_gradient_that_names_the_problem_is_that_of_the_first_step(tmp_path):
+    given, calls = problem(noise=0.0), []
+
+    def gradient(w):
+        calls.append(1)
+        return given.proxy.gradient(w)
+
+    proxy = pp.FunctionProxy(given.proxy.value, gradient)
+    call = {"method": pp.DANE(1.0), "inner": pp.LBFGS(), "checkpoint": tmp_path / "run"}
+    result = pp.minimize(pp.Problem(given.objective, proxy), np.ones(3), steps=3, **call)
+    assert result.ledger.proxy_gradients == len(calls)
