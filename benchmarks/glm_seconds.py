@@ -55,6 +55,8 @@ GAP = 1e-6
 LIMIT = 900
 # What takes this many times as long as the fastest is run so often: it changes no ratio.
 SLOW, FEW = 4.0, 3
+# Tables of so many numbers are run so often at most.
+HUGE = 4e7
 
 LOSSES = {
     "linear": linear_regression, "logistic": logistic_regression, "softmax": softmax_regression,
@@ -415,7 +417,10 @@ def main() -> None:
         record["tables"] = json.loads(given.out.read_text())["tables"]
     for name in given.table or TABLES:
         command = [sys.executable, __file__, "--child", "--table", name]
-        command += ["--repeats", str(given.repeats), "--long", str(given.long)]
+        table = TABLES[name]
+        huge = table.rows * table.columns >= HUGE and table.kind not in ("sparse", "text")
+        repeats = min(given.repeats, FEW) if huge else given.repeats
+        command += ["--repeats", str(repeats), "--long", str(given.long)]
         command += [] if given.rivals is None else ["--rivals", *given.rivals]
         begun = time.perf_counter()
         try:
