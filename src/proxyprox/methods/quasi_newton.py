@@ -659,9 +659,13 @@ class ProxyBFGS(Method):
         local = Local(state, step.proxy)
         if state.value is not None and state.lowest is not None and not state.losses:
             # The minimum of a proxy in other units is not below the target. Squared, since a proxy
-            # that fits its few rows closely hides a part of the ratio.
+            # that fits its few rows closely hides a part of the ratio. A sample is as high as the
+            # target at w0.
             share = state.value / state.lowest if state.lowest > 0 else 0.0
-            state = replace(state, fall=min(max(share, 0.0), 1.0) ** 2 * state.fall)
+            fall = min(max(share, 0.0), 1.0) ** 2 * state.fall
+            if self.sample:
+                fall = max(state.fall + state.lowest - state.value, 0.0)
+            state = replace(state, fall=fall)
         state = self._watch(state)
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
