@@ -468,6 +468,21 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def page_table(path: Path) -> str:
+    """Return the largest table's passes and seconds, for the page."""
+    runs = list(json.loads(path.read_text())["sizes"].values())[-1]
+    rows, best = list[list[str]](), runs["optimum"]["optimum"]
+    for method in ("ours", "lbfgs_zero", "lbfgs_scaled"):
+        trace = runs[method]["trace"]
+        passes, seconds = first_at(trace, best, 1e-6)
+        reached = passes is not None and np.isfinite(passes)
+        last = f"not in {trace[-1][0]:.0f}: {trace[-1][2] / best - 1:.1e}"
+        cells = [shown(passes), shown(seconds)] if reached else [last, f"not in {trace[-1][1]:.0f}"]
+        rows.append([METHODS[method][0], *cells, f"{runs[method]['peak_mib']} MiB"])
+    head = ["", "passes to (L − L*)/L* ≤ 1e-6", "seconds", "peak memory, all processes"]
+    return markdown(head, rows)
+
+
 def pass_table(record: dict[str, Any]) -> str:
     head = ["GB", "on Dask", "NumPy, float64", "ratio", "ratio of CPU seconds", "NumPy, float32"]
     head += ["with the Hessian: Dask", "NumPy", "driver's CPU seconds", "its own thread's"]

@@ -314,7 +314,6 @@ def plan_sgd(runs: dict[str, Any], cluster: Cluster, size: float, gb: float) -> 
 
 SOLVERS = {
     "ours": ("ours, quasi-Newton", "dask"),
-    "newton": ("ours, Newton", "dask_hessian"),
     "lbfgs_scaled": ("L-BFGS (50) in the sample's metric", "dask"),
     "lbfgs": ("L-BFGS (50) from the sample's minimum", "dask"),
     "lbfgs_zero": ("L-BFGS (50) from 0", "dask"),
