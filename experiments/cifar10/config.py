@@ -187,6 +187,9 @@ PAPER = (
 )
 """The paper's competitors, and SGD with momentum."""
 
+ALONE = Recipe("SGD on the proxy alone", "sgd", lr=0.1, source="proxy")
+"""What the proxy is worth without the target."""
+
 _REFINED: dict[str, Any] = {"augment": True, "label_smoothing": 0.1, "refresh": 20}
 _TUNED: dict[str, Any] = {**_REFINED, "warmup": 0.15, "average": 0.98}
 
@@ -345,6 +348,9 @@ def tiny(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
         if recipe.inner_steps <= 20
     )
 
+
+FIGURE2 = Config(recipes=(*PAPER[:3], ALONE, *PAPER[3:]), passes=25.0, seeds=1)
+"""The paper's Figure 2 as it is there: its own method over 25 passes, 40 inner steps last."""
 
 TINY = Config(
     recipes=tiny((*PAPER, *BEYOND)),

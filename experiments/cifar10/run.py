@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +30,7 @@ def run(
     folder: str | os.PathLike[str] | None = None,
     command: str = "python -m experiments.cifar10",
     report: bool = True,
+    until: float = math.inf,
     progress: Callable[[str], None] = lambda line: None,
 ) -> list[Point]:
     """Run every recipe and seed that is not finished yet, and write the output folder.
@@ -47,6 +50,8 @@ def run(
         Where CIFAR-10 is; by default ``PROXYPROX_DATA`` and the user's cache.
     command : str
         Command that makes the report again.
+    until : float
+        Time at which to stop, as ``time.time()`` gives it; the same call resumes.
     report : bool
         Write figures and report, which need the ``report`` extra.
     progress : callable
@@ -71,7 +76,9 @@ def run(
                 training = Training(config, recipe, seed, train, test, network)
                 if (place / "checkpoint.pt").is_file():
                     training.load(place / "checkpoint.pt")
-                points = training.run(place / "checkpoint.pt")
+                points = training.run(place / "checkpoint.pt", lambda: time.time() > until)
+                if training.step < training.total:
+                    return points
                 records.add(job, points)
                 (place / "checkpoint.pt").unlink(missing_ok=True)
                 last = points[-1]

@@ -73,6 +73,8 @@ class Task:
                 order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
             self._split(order)
             self.proxy = self.subset()
+            if recipe.source == "proxy":  # on L̂ alone, for as many gradients
+                self.target = self.proxy
             return
         if config.clean >= len(train):
             allowed = f"less than the number of training images, {len(train)}"
@@ -116,6 +118,6 @@ class Task:
         self.validation, self.target = chosen[:held], chosen[held:]
 
     def _refuse_other_sources(self) -> None:
-        if self.recipe.source != "target":
+        if self.recipe.source not in ("target", "proxy"):
             remedy = "Set Config.clean, so that target and proxy are different images."
-            raise ValueError(message("source", self.recipe.source, '"target"', remedy))
+            raise ValueError(message("source", self.recipe.source, '"target" or "proxy"', remedy))

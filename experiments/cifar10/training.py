@@ -59,7 +59,7 @@ class Training:
         self.task = task = Task(config, recipe, seed, train)
         kind = METHODS[recipe.optimizer]
         # With few clean images all gradients count, else those of the target.
-        images, a_pass = float(recipe.batch_size), len(task.target)
+        images, a_pass = float(recipe.batch_size), len(train) - len(task.validation)
         if config.clean is not None:
             images, a_pass = kind.images_per_step(recipe, len(task.proxy)), len(train)
         self._a_pass = a_pass

@@ -22,6 +22,9 @@ from proxyprox.torch import TeacherLoss, estimate_confusion, refreshed_batchnorm
 FOLDER = Path(os.environ.get("PROXYPROX_WAYS", "runs/ways"))
 """Where :func:`pack` has put the data that any machine can read with NumPy alone."""
 NETWORKS = ("cnn", "batchnorm", "transformer")
+GENERATED = ("real", "generated", "both")
+"""Proxies of 2,000 real images, of what a generator makes of them, and of both."""
+REAL = 2000
 DIGITS_PROXIES = ("subset", "old", "synthetic")
 """The nine cases with right labels and fresh target rows."""
 
@@ -158,28 +161,54 @@ def cifar_arrays() -> tuple[Any, Any, Any, Any]:
     return train_x, train_y, test_x, test_y
 
 
-def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> Case:
-    """Return ``cifar-<passes>`` or ``cifar-<right labels>-<pair or uniform>[-matrix]``."""
+def cifar_images(*, tiny: bool) -> tuple[Any, Any, Any, Any]:
+    """Return training and test images with their classes; a few that were drawn if tiny."""
     from experiments.cifar10.data import synthetic
+
+    return as_tensors(synthetic(2000, 500)) if tiny else cifar_arrays()
+
+
+def shuffled(count: int) -> Any:
+    """Return the order of the training images, whose first are the proxy."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(123))
+
+
+def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> Case:
+    """Return a case of CIFAR-10 by its name.
+
+    ``cifar-<passes>``; ``cifar-<passes>-real``, ``-generated`` or ``-both`` with 2,000 images, or
+    those that :mod:`experiments.generator` has made of them, as the proxy;
+    ``cifar-<right labels>-<pair or uniform>[-matrix]``.
+    """
     from experiments.cifar10.model import ResNet18
 
     parts = name.split("-")[1:]
-    if tiny:
-        made = synthetic(2000, 500)
-        train_x, train_y, test_x, test_y = as_tensors(made)
-    else:
-        train_x, train_y, test_x, test_y = cifar_arrays()
-    order = torch.randperm(len(train_x), generator=torch.Generator().manual_seed(123))
+    train_x, train_y, test_x, test_y = cifar_images(tiny=tiny)
+    order = shuffled(len(train_x))
     data = DeviceImages(train_x[order], train_y[order], device=device)
     test = DeviceImages(test_x, test_y, pad=0, mean=data.mean, std=data.std, device=device)
     torch.manual_seed(seed)
     model = ResNet18(8 if tiny else 64).to(device=device, memory_format=image_layout(device))
     batch, n = 32 if tiny else 128, len(train_x)
     held = torch.arange(n - n // 10, n)
+    cheap = data
     if len(parts) == 1:
-        last, cheap = n - n // 10 if validation else n, data
+        last = n - n // 10 if validation else n
         target_rows, proxy_rows = torch.arange(last), torch.arange(min(2560, n // 4))
         kind, steps = {"target_rows": "fresh", "proxy": "part"}, 390 * int(parts[0])
+    elif parts[1] in GENERATED:
+        last, steps = n - n // 10 if validation else n, 390 * int(parts[0])
+        target_rows, real = torch.arange(last), order[:REAL]
+        x, y = train_x[real], train_y[real]
+        if parts[1] != "real":
+            drawn = np.load(FOLDER / "generated.npz")
+            ours = torch.tensor(drawn["images"]), torch.tensor(drawn["labels"])
+            both = parts[1] == "both"
+            x, y = (torch.cat([a, b]) if both else b for a, b in zip((x, y), ours, strict=True))
+        cheap = DeviceImages(x, y, mean=data.mean, std=data.std, device=device)
+        proxy_rows = torch.arange(len(y))
+        what = "part" if parts[1] == "real" else "other data"
+        kind = {"target_rows": "fresh", "proxy": what}
     else:
         count, wrong = int(parts[0]) // (20 if tiny else 1), parts[1]
         own = torch.randperm(n, generator=torch.Generator().manual_seed(seed))

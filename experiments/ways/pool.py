@@ -41,7 +41,8 @@ def run_all(jobs: list[dict[str, Any]], path: Path, given: argparse.Namespace) -
 
     known = set()
     if path.exists():
-        known = {key(json.loads(line)) for line in path.read_text().splitlines()}
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        known = {key(row) for row in rows if "error" not in row}
     jobs = [job for job in jobs if key(job) not in known]
     limit, device = time.time() + given.seconds, "cuda" if torch.cuda.is_available() else "cpu"
     heavy = [job for job in jobs if job["case"].startswith(("text", "cifar"))]

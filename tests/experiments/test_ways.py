@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
+from experiments.generator import generate
+from experiments.networks import candidates, report
 from experiments.ways import cases
 from experiments.ways.jobs import best, select
 from experiments.ways.recipes import HAND, by_hand, run
@@ -41,3 +47,23 @@ def test_settings_are_chosen_on_held_out_rows():
     labels = cases.torch.arange(1000) % 10
     wrong = (cases.wrong_labels(labels, "pair", 0.45, 0) != labels).float().mean()
     assert 0.4 < float(wrong) < 0.5
+
+
+def test_what_a_gpu_is_asked_for():
+    rows = [{**job, "validation_loss": len(job["recipe"])} for job in candidates()]
+    chosen = report(rows)
+    assert len(chosen) == 3 * 2 * len({(job["case"], job["k"]) for job in rows})
+    assert {job["seed"] for job in chosen} == {0, 1, 2}
+    pixels = np.zeros((20, 32, 32, 3), dtype=np.uint8)
+    images, labels = generate(pixels, np.arange(20) % 10, count=12, tiny=True, device="cpu")
+    assert images.shape == (12, 32, 32, 3)
+    assert labels.tolist() == [*range(10), 0, 1]
+
+
+@pytest.mark.slow
+def test_the_whole_command_in_miniature_goes_on_where_it_stopped(tmp_path):
+    command = [sys.executable, "-m", "experiments.networks", str(tmp_path), "--tiny"]
+    for more, left in ((("--parts", "select,generator"), "Left: nothing."), ((), "Left: nothing.")):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
+        assert done.stdout.endswith(f"{left}\n")
+    assert (tmp_path / "reported.jsonl").exists()
