@@ -1,7 +1,7 @@
 """Search for better settings of the CIFAR-10 experiment on one GPU, within a time limit.
 
     PROXYPROX_DATA=... PYTHONPATH=src:. python benchmarks/cifar10_search.py \
-        --minutes 8 --json search.json [--only ema,paired] [--seeds 1] [--passes 5] [--workers 4]
+        --minutes 8 --json search.json [--only ema,plain] [--seeds 1] [--passes 5] [--workers 4]
 
 Runs a list of settings until the time is over and prints a line after each: test accuracy after
 1, 3 and 5 passes (or the nearest points), at the end, and on the validation images if there are
@@ -69,8 +69,6 @@ SETTINGS = [
     ema("ema batch 64", batch_size=64, refresh=20),
     ema("ema eta 1", lr=1.0, refresh=20),
     ema("ema eta .1", lr=0.1, refresh=20),
-    ema("ema paired", anchor="paired", refresh=20),
-    Recipe("plain paired", anchor="paired", refresh=20),
     ema("ema decay 1e-3", weight_decay=1e-3, refresh=20),
     Recipe("SGD", "sgd", lr=0.1),
     Recipe("SGD Nesterov", "sgd", lr=0.05, momentum=0.9),

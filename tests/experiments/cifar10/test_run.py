@@ -170,7 +170,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "run", stopped)
     result = invoke("--tiny", "-o", tmp_path)
     assert result.exit_code == 130
-    assert "kept in" in result.stderr
+    assert "runs are kept" in result.stderr
     said = " ".join(result.stderr.split())
-    assert "To resume:" in said
+    assert "To run it again:" in said
     assert "--tiny" in said
