@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox import L1, FunctionObjective, FunctionProxy, Problem, ProxyProx, Quadratic, minimize
+from proxyprox import FunctionProxy, Problem, Quadratic
 from proxyprox.problems import MixedProxy, ScaledProxy, regularized
 from proxyprox.problems.combination import Combination
 
@@ -104,27 +104,3 @@ def test_arguments_are_checked(logistic):
     ):
         with pytest.raises(ValueError, match=name):
             make()
-
-
-def test_runs_with_combined_losses(logistic):
-    target = Quadratic(A + B, b=np.ones(3), noise=0.1)
-    mixed = MixedProxy([Quadratic(A), Quadratic(B)], [1.0, 1.0])
-    runs = [
-        minimize(Problem(target, proxy), method=ProxyProx(eta=3.0), steps=20, rng=0).w
-        for proxy in (Quadratic(A + B), ScaledProxy(Quadratic((A + B) / 100), 100.0), mixed)
-    ]
-    np.testing.assert_allclose(runs[1], runs[0], rtol=1e-9)
-    np.testing.assert_allclose(runs[2], runs[0], rtol=1e-6)
-    problem = Problem(logistic.with_batch_size(None), logistic.label_free(), L1(0.1))
-    made = regularized(problem, MU, CENTRE)
-    assert made.penalty is problem.penalty
-    gaps = [each.objective.gradient(W) - each.proxy.gradient(W) for each in (made, problem)]
-    np.testing.assert_allclose(*gaps, atol=1e-15)
-
-
-def test_privacy_and_cost_are_still_charged():
-    private = FunctionObjective(lambda w: w, cost=lambda batch: 2.5)
-    private.epsilon = lambda gradients: 0.1 * gradients
-    problem = regularized(Problem(private), MU, CENTRE)
-    ledger = minimize(problem, method=ProxyProx(eta=0.1), steps=3).ledger
-    assert (ledger.cost, ledger.epsilon) == (7.5, pytest.approx(0.3))

@@ -45,22 +45,15 @@ def refused(argument, error, call, *words):
 BAD_X = [
     (np.ma.array(X, mask=X > 1), ValueError, "masked"),
     (X + 0j, TypeError, "complex"),
-    (sp.csr_array(X * 1j), TypeError, "complex"),
     (np.column_stack([DAYS, DAYS]), TypeError, "datetime64"),
     (X.astype(object), TypeError, "object"),
-    (None, TypeError, "None"),
     ([[None, 1.0]] * 6, TypeError, "None"),
-    (np.array([["1", "2"]] * 6), TypeError, "<U1"),
     (X.astype(np.float16), TypeError, "float16"),
     (X * 1e160, ValueError, "1.1e+160"),
-    (sp.csr_array(X * 1e160), ValueError, "1.1e+160"),
-    ([[10**400, 1]] * 6, TypeError, "too large"),
     (sp.csr_array(np.full((6, 2), np.nan)), ValueError, "NaN"),
     (sp.coo_array(np.ones(6)), ValueError, "two-dimensional"),
     (np.ones((6, 0)), ValueError, "column"),
     (sp.csr_array((0, 2)), ValueError, "row"),
-    (3.0, ValueError, "two-dimensional"),
-    ([[1.0], [1.0, 2.0]], TypeError, "matrix"),
     (
         pd.DataFrame({"a": pd.array([1, None, 3, 4, 5, 6], dtype="Int64"), "b": 1.0}),
         TypeError,
@@ -119,16 +112,12 @@ ODD_LABELS = [
     (Y + 0j, TypeError, "complex"),
     (DAYS, TypeError, "datetime64"),
     ([0, 1, None, 1, 1, 0], TypeError, "None at row 2"),
-    ([0, 1, np.nan, 1, 1, 0], ValueError, "nan at row 2"),
-    (pd.array([0, 1, None, 1, 1, 0], dtype="Int64"), ValueError, "row 2"),
     (
         pd.Series(pd.Categorical(["a", None, *"abab"])), TypeError, "row 1",
     ),
     ([0, "1", 0, 1, 1, 0], TypeError, "'1' at row 1"),
-    (np.array(["a", 1, "a", 1, 1, 1], object), TypeError, "1 at row 1"),
     (Y[:, None], ValueError, "ravel"),
     (Y[:3], ValueError, "6 rows"),
-    ([], ValueError, "got"),
     ("010110", TypeError, "array"),
     (sp.csr_array(Y[:, None]), TypeError, "sparse"),
     ([10**400, 1, 0, 1, 0, 0], ValueError, "float64"),
@@ -140,34 +129,12 @@ def test_labels_that_cannot_be_used_are_named(regression):
         refused("y", error, lambda g=given: regression(X, g), word)
 
 
-SAME_Y = [
-    Y.astype(bool),
-    Y.astype(bool).tolist(),
-    Y.astype(object),
-    pd.array(Y, dtype="Int64"),
-    pd.array(Y.astype(bool), dtype="boolean"),
-    Y.astype(np.float16),
-    torch.tensor(Y),
-    torch.tensor(Y, dtype=torch.float64).requires_grad_(),
-    np.ma.array(Y),
-]
-
-
-def test_labels_of_other_kinds_give_the_same_loss(regression):
-    w = np.linspace(-1, 1, regression(X, Y).dim)
-    for given in SAME_Y:
-        assert regression(X, given).value(w) == regression(X, Y).value(w)
-
-
 BAD_CLASSES = [
     ((), ValueError),
     ((0, 0), ValueError),
-    ((1, True), ValueError),
     (2, TypeError),
     ((0, "a"), TypeError),
-    ((0, None), TypeError),
     ((0, np.nan), TypeError),
-    (tuple(DAYS[:2]), TypeError),
     (np.ma.array([0, 1], mask=[1, 0]), ValueError),
 ]
 
@@ -187,12 +154,9 @@ def test_classes_are_checked(make):
 
 BAD_WEIGHTS = [
     ([-1, 1, 1, 1, 1, 1], ValueError, "-1"),
-    ([np.nan, 1, 1, 1, 1, 1], ValueError, "nan"),
     (np.zeros(6), ValueError, "not all zero"),
     ([1, 1], ValueError, "6 rows"),
-    (np.ones((6, 1)), ValueError, "(6, 1)"),
     ("balanced", TypeError, "balanced"),
-    (np.ones(6) + 0j, TypeError, "complex"),
     (np.ma.array(np.ones(6), mask=MASK), ValueError, "masked"),
     (pd.array([1, None, 1, 1, 1, 1], dtype="Int64"), (TypeError, ValueError), "weight"),
     (sp.csr_array(np.ones((6, 1))), TypeError, "sparse"),
@@ -225,26 +189,3 @@ def test_settings_are_checked():
     for size in (2.0, np.int32(2), np.float64(2), 100):
         loss = pp.linear_regression(X, Y, batch_size=size)
         assert len(loss.sample(np.random.default_rng(0))) == size
-
-
-def test_draws_are_checked():
-    loss = pp.linear_regression(X, Y)
-    for rng in ("a", -1, 1.5, True, [1], object()):
-        refused("rng", (TypeError, ValueError), lambda r=rng: loss.subsample(2, rng=r))
-    for n in (0, 7, 2.5, "a", None, True, np.nan):
-        refused("n", (TypeError, ValueError), lambda n=n: loss.subsample(n))
-
-
-BAD_P = [
-    (np.ma.array(np.eye(2), mask=np.eye(2)), ValueError, "masked"),
-    (np.eye(2) + 0j, TypeError, "complex"),
-    ([["1", "0"], ["0", "1"]], TypeError, "'1'"),
-    (sp.eye_array(2), TypeError, "sparse"),
-    (None, TypeError, "None"),
-    (np.array([[0, 1e-9], [0, 0]]), ValueError, "symmetric"),
-]
-
-
-def test_matrices_of_quadratics_are_checked():
-    for given, error, word in BAD_P:
-        refused("P", error, lambda g=given: pp.Quadratic(g), word)

@@ -40,17 +40,6 @@ def test_hessian_and_its_products_are_the_differences_of_the_gradient(case, arra
             np.testing.assert_allclose(product, got @ v, atol=1e-13)
 
 
-def test_curvature_follows_an_array_changed_in_place(make_case):
-    case = make_case("logistic", "dense", intercept=False, weighted=False)
-    w, v = case.points[0].copy(), case.points[1]
-    case.loss.hvp(w, v)
-    case.loss.hessian(w)
-    w += 1.0
-    want = case.reference_hessian(w)
-    np.testing.assert_allclose(case.loss.hessian(w), want, atol=1e-8)
-    np.testing.assert_allclose(case.loss.hvp(w, v), want @ v, atol=1e-7)
-
-
 @pytest.mark.parametrize("kind", ["dense", "torch"])
 def test_classifiers_survive_extreme_predictions(kind, array, stored):
     X = np.array([[1.0], [1.0], [-1.0], [-1.0]])
@@ -103,17 +92,6 @@ def test_observed_labels_make_the_target_gradient(case, array):
     np.testing.assert_allclose(
         array(everything), case.reference_gradient(case.points[0]), atol=1e-12
     )
-
-
-def test_other_inputs_take_the_model_along(textbook):
-    rng = np.random.default_rng(0)
-    target = logistic_regression(rng.normal(size=(6, 2)), np.arange(6) % 2, intercept=True)
-    X = rng.normal(size=(9, 2))
-    proxy, w = target.label_free(X), rng.normal(size=3)
-    half = [textbook("logistic", X, np.full(9, c), w, intercept=True) for c in (0, 1)]
-    assert proxy.value(w) == pytest.approx(np.mean(half), rel=1e-12)
-    with pytest.raises(ValueError, match="2 columns"):
-        target.label_free(rng.normal(size=(9, 3)))
 
 
 def test_subsample_draws_distinct_rows():

@@ -133,28 +133,6 @@ def test_parts_may_have_their_methods_by_getattr():
     assert minimize(scaled, method=DANE(eta=0.5), steps=5).ledger.target_gradients == 5
 
 
-def test_functions_with_and_without_a_sampler():
-    exact = FunctionObjective(gradient)
-    assert exact.sample(np.random.default_rng(0)) is None
-    assert exact.everything() is None
-    np.testing.assert_array_equal(exact.gradient(np.ones(2), None), [2.0, 2.0])
-    assert exact.value_and_gradient is None
-    both = FunctionObjective(gradient, value_and_gradient=lambda w: (3.0, w))
-    assert both.value_and_gradient(np.ones(2))[0] == 3.0
-    options = {"sample": lambda rng: rng.normal(size=2), "repeatable": False}
-    sampled = FunctionObjective(lambda w, batch: w + batch, **options)
-    drawn = sampled.sample(np.random.default_rng(4))
-    np.testing.assert_array_equal(drawn, np.random.default_rng(4).normal(size=2))
-    np.testing.assert_array_equal(sampled.gradient(np.zeros(2), drawn), drawn)
-    assert sampled.everything is None
-    assert not sampled.repeatable
-    for answer in ([1.0, 2.0], None, 3.0, "no"):
-        assert FunctionObjective(lambda w, a=answer: a).gradient(np.ones(2)) is answer
-    # Functions whose arguments cannot be seen are taken.
-    for function in (np.sinh, lambda w, scale=2.0: scale * w, lambda *given: given[0]):
-        assert FunctionObjective(function).gradient(np.zeros(2)).tolist() == [0.0, 0.0]
-
-
 def test_everything_and_hvp_make_dane_and_an_audit_possible():
     A, rows = np.diag([1.0, 4.0]), np.eye(2)
     options = {"sample": lambda rng: [int(rng.integers(2))]}

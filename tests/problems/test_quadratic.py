@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 
 from proxyprox import Quadratic
-from proxyprox.problems import Zero
 
 
 def random_symmetric(seed, size=6):
@@ -65,15 +64,3 @@ def test_slightly_asymmetric_matrix_is_symmetrised_and_worse_is_refused():
     np.testing.assert_array_equal(Quadratic(P).P, Quadratic(P).P.T)
     with pytest.raises(ValueError, match="symmetric"):
         Quadratic(np.array([[2.0, 1.0], [1.1, 2.0]]))
-
-
-def test_zero_proxy_knows_nothing(library):
-    w, v = library(np.ones(3)), library(np.arange(3.0))
-    zero = Zero()
-    assert zero.value(w) == 0.0
-    for nothing in (zero.gradient(w), zero.hvp(w, v), zero.hessian(w)):
-        assert type(nothing) is type(w)
-        assert not array(nothing).any()
-    assert zero.hessian(w).shape == (3, 3)
-    np.testing.assert_array_equal(array(zero.solve_shifted(v, 0.5)), [0.0, 0.5, 1.0])
-    assert zero.smoothness == zero.strong_convexity == 0.0
