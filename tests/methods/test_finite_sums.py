@@ -1,9 +1,12 @@
 """SVRP and the published methods of examples against plain loops, and where their noise goes."""
 
+import math
+
 import numpy as np
 import pytest
 
 import proxyprox as pp
+from accelerated_sliding import AcceleratedSliding
 from fedred import FedRed
 from finite_sums import PAGE, SAGA
 from spam import SPAM
@@ -118,6 +121,27 @@ def test_stabilized_dane_is_its_loop(mu):
     )
     np.testing.assert_allclose(result.w, w, atol=1e-12)
     assert "SDane() (the default" in pp.minimize(problem(2), method=method, steps=2, rng=0).stop
+
+
+def test_accelerated_sliding_is_its_loop():
+    A, b, mu, delta = X.T @ X / N + 0.1 * np.eye(D), -X.T @ Y / N, 0.2, 0.5
+    tau, gamma, x, w = (
+        math.sqrt(mu / delta) / 2,
+        1 / (2 * math.sqrt(mu * delta)),
+        np.ones(D),
+        np.ones(D),
+    )
+    for _ in range(4):
+        x_g = tau * x + (1 - tau) * w
+        # argmin of L̂(u) + ⟨∇h(x_g), u⟩ + δ‖u − x_g‖².
+        w = np.linalg.solve(P + 2 * delta * np.eye(D), 2 * delta * x_g - (A - P) @ x_g - b)
+        x = x + gamma * mu * (w - x) - gamma * (A @ w + b)
+    found = pp.minimize(
+        problem(None), np.ones(D), method=AcceleratedSliding(delta=delta, mu=mu), steps=8,
+        stop=pp.stopping.Residual(1e-12),
+    )  # fmt: skip
+    np.testing.assert_allclose(found.w, w, atol=1e-9)
+    assert found.ledger.target_gradients == 8
 
 
 @pytest.mark.parametrize("gamma", [None, 0.2])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -13,7 +12,6 @@ import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
 from proxyprox.methods.quasi_newton import (
-    Curvature,
     conjugate,
     inverse_product,
     updated,
@@ -212,23 +210,6 @@ def test_large_problems_take_as_many_rounds_as_small_ones():
     assert abs(sizes(1500) - sizes(50)) <= 2
 
 
-def test_the_size_of_a_hessian_that_is_applied_is_about_its_norm():
-    proxy, free = quadratics(200)[1], np.ones(200, dtype=bool)
-    unit = Curvature(applied(proxy), np.zeros(200), np.ones(200), free).unit
-    assert 0.5 < unit / np.linalg.norm(proxy.P) < 2
-
-
-def test_a_large_proxy_with_negative_curvature_is_survived(monkeypatch):
-    monkeypatch.setattr(SolverPolicy, "dense", 50)
-    target, _ = quadratics(30)
-    signs = np.where(np.arange(30) % 3, 1.0, -1.0)
-    proxy = pp.FunctionProxy(
-        lambda w: float(w @ (signs * w) / 2), lambda w: signs * w, hvp=lambda w, v: signs * v
-    )
-    result = pp.minimize(pp.Problem(target, proxy), np.zeros(30), tol=1e-6)
-    assert result.status is pp.Status.CONVERGED
-
-
 # -- bounds and scales -----------------------------------------------------------------------------
 
 
@@ -246,14 +227,13 @@ def watched(target):
     return objective, asked
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["quadratic", "logistic", "applied"])
-def test_the_minimum_within_bounds_is_scipys(kind, seed):
-    rng = np.random.default_rng(seed)
+def test_the_minimum_within_bounds_is_scipys(kind):
+    rng = np.random.default_rng(0)
     if kind == "quadratic":
-        target, proxy = quadratics(15, 1e3, seed)
+        target, proxy = quadratics(15, 1e3)
     else:
-        target = table(200, 15, seed)
+        target = table(200, 15)
         proxy = target.subsample(60, rng=0)
     d = target.dim
     proxy = applied(proxy) if kind == "applied" else proxy
@@ -274,14 +254,6 @@ def test_the_minimum_within_bounds_is_scipys(kind, seed):
     )  # fmt: skip
     assert ((result.w == lower) | (result.w == upper)).any()
     np.testing.assert_allclose(result.w, reference.x, atol=1e-4)
-
-
-def test_bounds_that_are_far_away_change_nothing():
-    target, proxy = quadratics()
-    free = pp.minimize(pp.Problem(target, proxy), tol=1e-8)
-    bounded = pp.minimize(pp.Problem(target, proxy, bounds=(-1e6, 1e6)), tol=1e-8)
-    assert free.steps == bounded.steps
-    np.testing.assert_allclose(bounded.w, free.w, atol=1e-6)
 
 
 def test_a_badly_scaled_problem_with_scales_is_the_well_scaled_one():
@@ -381,31 +353,6 @@ def test_a_target_that_is_not_finite_at_w0_either_is_a_failure():
     np.testing.assert_array_equal(result.w, np.ones(12))
 
 
-def test_gradients_alone_go_on_where_values_are_nan():
-    target, proxy = quadratics()
-    problem = pp.Problem(with_holes(target, lambda w: False, parts=("value",)), proxy)
-    result = pp.minimize(problem, np.zeros(12), tol=1e-8)
-    assert result.status is pp.Status.CONVERGED
-    np.testing.assert_allclose(result.w, target.minimiser(), atol=1e-5)
-
-
-@pytest.mark.parametrize("extra", [(), ("hvp",), ("hessian",)])
-def test_a_proxy_with_a_region_of_nan_is_survived(extra):
-    target, whole = quadratics()
-
-    def part(name):
-        return lambda w, *v: (
-            getattr(whole, name)(w, *v) * (math.nan if np.linalg.norm(w) > 0.3 else 1.0)
-        )
-
-    proxy = pp.FunctionProxy(
-        part("value"), part("gradient"), **{name: part(name) for name in extra}
-    )
-    result = pp.minimize(pp.Problem(target, proxy), np.zeros(12), tol=1e-8)
-    assert result.status is pp.Status.CONVERGED
-    assert result.steps <= 30
-
-
 @pytest.mark.parametrize("fault", [math.nan, math.inf, 0.0, 1e300])
 @pytest.mark.parametrize("size", ["matrix", "applied"])
 def test_a_hessian_that_is_of_no_use_at_some_points_is_survived(size, fault, monkeypatch):
@@ -464,18 +411,6 @@ def test_ask_and_tell_do_what_minimize_does(values):
         np.testing.assert_array_equal(run.result(pp.Status.CONVERGED).w, whole.w)
 
 
-def test_a_value_of_a_wrong_type_is_refused_and_the_question_stays():
-    target, proxy = quadratics()
-    run = pp.Run(pp.Problem(target, proxy), method=BFGS)
-    w = run.ask().points[0]
-    for value in ("high", [1.0, 2.0], np.ones(2), 1j):
-        with pytest.raises(TypeError, match="value"):
-            run.tell(target.gradient(w), value=value)
-    assert run.steps == 0
-    np.testing.assert_array_equal(run.ask().points[0], w)
-    run.tell(target.gradient(w), value=np.float32(target.value(w)))
-
-
 def hard():
     """Return a target of many line searches, and its flat proxy."""
 
@@ -526,27 +461,14 @@ def useless(target, kind):
     return ScaledProxy(proxy, float(kind))
 
 
-@pytest.mark.parametrize("kind", ["permuted", "flipped", "negated", "1e3", "1e-3"])
+@pytest.mark.parametrize("kind", ["none", "permuted", "flipped", "negated", "1e3", "1e-3"])
 def test_a_useless_proxy_costs_at_most_three_rounds(kind):
     target = table()
     start = np.zeros(target.dim)
     least = target.value(minimise_exactly(target, np.zeros(target.dim)))
     lbfgs = rounds_of_lbfgs(target, start, least)
-    assert rounds(pp.Problem(target, useless(target, kind)), least) <= lbfgs + 3
-
-
-def test_without_a_proxy_it_is_bfgs():
-    target = table()
-    least = target.value(minimise_exactly(target, np.zeros(target.dim)))
-    counted = []
-
-    def both(w):
-        counted.append(target.value(w))
-        return counted[-1], target.gradient(w)
-
-    scipy.optimize.minimize(both, np.zeros(target.dim), jac=True, method="BFGS")
-    theirs = 1 + next(k for k, value in enumerate(counted) if value - least <= 1e-6)
-    assert rounds(pp.Problem(target), least) <= theirs + 3
+    proxies = [] if kind == "none" else [useless(target, kind)]
+    assert rounds(pp.Problem(target, *proxies), least) <= lbfgs + 3
 
 
 def test_a_huge_gradient_at_the_proxys_minimum_is_no_measure_of_convergence(tmp_path):
@@ -613,41 +535,7 @@ def test_a_saddle_point_is_left(offset):
     np.testing.assert_allclose(np.abs(result.w), [0.0, 1.0], atol=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_accepted_values_never_rise(seed):
-    value, gradient = rosenbrock()
-    start = 2 * np.random.default_rng(seed).normal(size=5)
-    run = pp.Run(
-        pp.Problem(pp.FunctionObjective(gradient, value=value), rosenbrock(0.9, 120.0)), start,
-        method=pp.ProxyBFGS(start_at_proxy=False),
-    )  # fmt: skip
-    seen = [value(start)]
-    while not run.converged(tol=1e-6) and run.steps < 200:
-        advance(run, pp.FunctionObjective(gradient, value=value))
-        seen.append(value(run.w))
-    assert run.converged(tol=1e-6)
-    assert all(b <= a + 1e-9 * abs(a) for a, b in itertools.pairwise(seen))
-
-
 # -- dtypes, corner cases and defaults -------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("bounds", [None, (-1.0, 1.0)])
-def test_torch_tensors(dtype, bounds):
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 5)).astype(dtype)
-    y = X @ np.arange(5) + rng.logistic(size=300) > 0
-    losses = [pp.logistic_regression(kind(X), y, l2=1e-2) for kind in (np.asarray, torch.tensor)]
-    ours, theirs = (
-        pp.minimize(pp.Problem(loss, loss.subsample(60, rng=0), bounds=bounds), method=BFGS)
-        for loss in losses
-    )
-    assert theirs.status is pp.Status.CONVERGED
-    assert isinstance(theirs.w, torch.Tensor)
-    assert theirs.w.dtype == getattr(torch, dtype)
-    np.testing.assert_allclose(theirs.w.numpy(), ours.w, atol=2e-3 if dtype == "float32" else 1e-7)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -677,17 +565,6 @@ def test_a_start_with_a_zero_gradient_is_the_answer():
     result = pp.minimize(pp.Problem(still, pp.Quadratic(proxy.P, -proxy.P @ start)), steps=6)
     np.testing.assert_allclose(result.w, start, rtol=1e-9)
     assert result.success
-
-
-@pytest.mark.parametrize("proxy", [None, pp.Quadratic(np.eye(1))])
-def test_one_parameter(proxy):
-    target = pp.FunctionObjective(
-        lambda w: np.sinh(w - 2), value=lambda w: float(np.cosh(w - 2).sum())
-    )
-    problem = pp.Problem(target) if proxy is None else pp.Problem(target, proxy)
-    result = pp.minimize(problem, np.zeros(1))
-    assert result.status is pp.Status.CONVERGED
-    np.testing.assert_allclose(result.w, 2.0, atol=1e-7)
 
 
 def test_a_proxy_in_other_units_does_not_end_a_run_early():

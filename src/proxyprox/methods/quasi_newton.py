@@ -395,8 +395,8 @@ class QuasiNewtonState:
     ``other`` is w0 if the run begins at the proxy's minimum, or the other way round if w0 is
     ``given`` by the caller. ``lowest`` is the proxy's lowest value, ``curvature`` the
     target's own where it tells one. ``length`` is the step's, as a share of ``direction``,
-    ``rejected`` counts the last trials that were, on a quadratic line; ``agrees`` tells whether all
-    pairs agree with one quadratic. ``units``, ``lower`` and ``upper`` are the problem's.
+    ``rejected`` counts the last trials that were, on a quadratic line. ``units``, ``lower`` and
+    ``upper`` are the problem's.
     ``modelled`` tells if the units come from the target itself.
     ``anchor`` is where the Hessian was formed that is kept, ``losses`` are the first one and the
     last ones, ``fall`` is what is known of the way from w0 to the first of them, ``alone`` what one
@@ -415,7 +415,6 @@ class QuasiNewtonState:
     direction: Vector | None = None
     length: float = 1.0
     rejected: int = 0
-    agrees: bool = True
     units: Vector | None = None
     lower: Vector | None = None
     upper: Vector | None = None
@@ -715,7 +714,6 @@ class ProxyBFGS(Method):
                 # The trial was a useless proxy's: begin here anew.
                 return self._start(replace(state, length=1.0), step)
             return self._shorten(state, _shorter(rise, slope, end), step)
-        quadratic = state.agrees and bend < agreement**2
         state = self._paired(state, gradient)
         if accepted:
             state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
@@ -726,6 +724,7 @@ class ProxyBFGS(Method):
             share = slope / (slope - end) if state.rejected else 1.0
             state = replace(state, length=share, rejected=state.rejected + 1)
         local = Local(state, step.proxy)
+        quadratic = bend < agreement**2 and local.agrees
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
             if self.sample:
@@ -803,8 +802,7 @@ class ProxyBFGS(Method):
         self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
     ) -> QuasiNewtonState:
         """Return the state with the step of BFGS from the proxy's metric, or from the identity."""
-        pairs, agreeing = conjugate(local.pairs)
-        metric, size, alone = state.metric, len(local.gradient), 0.0
+        metric, size, alone, pairs = state.metric, len(local.gradient), 0.0, local.joint
         curvature = None if metric.useless else curvature
         length = float(np.linalg.norm(local.gradient))
         steep = max(1.0, length)
@@ -833,9 +831,9 @@ class ProxyBFGS(Method):
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
                 state = replace(state, steps=[], changes=[])
-        direction, agrees = local.vector(move), agreeing == len(local.pairs)
-        state = replace(state, direction=direction, agrees=agrees, alone=alone)
-        return replace(state, trial=_inside(state, state.w + state.length * direction))
+        direction = local.vector(move)
+        trial = _inside(state, state.w + state.length * direction)
+        return replace(state, direction=direction, alone=alone, trial=trial)
 
     def _leap(self, state: QuasiNewtonState, proxy: Any) -> QuasiNewtonState:
         """Return the state with the minimum of a proxy that has changed for the better as trial."""
@@ -861,7 +859,7 @@ class ProxyBFGS(Method):
         if state.steps and same_point(trial, state.w):
             # What was learnt leads nowhere: begin here anew.
             empty = QuasiNewtonState(state.w, state.w)
-            names = ("length", "rejected", "agrees", "steps", "changes", "metric")
+            names = ("length", "rejected", "steps", "changes", "metric")
             state = replace(state, **{name: getattr(empty, name) for name in names})
             return self._start(state, step)
         return replace(state, length=length, trial=trial)
@@ -871,7 +869,8 @@ class Local:
     """A state in the units of the parameters; NumPy arrays.
 
     ``held`` are the parameters that rest at a bound. If B is a matrix all of them are kept, and
-    steps stay between ``low`` and ``high``; elsewhere only those that are ``free``.
+    steps stay between ``low`` and ``high``; elsewhere only those that are ``free``. ``joint`` are
+    the pairs that hold at once; ``agrees`` tells whether they are all of one quadratic.
     """
 
     def __init__(self, state: QuasiNewtonState, proxy: Any) -> None:
@@ -895,6 +894,8 @@ class Local:
         self.steps, self.changes = [*steps], [*changes]
         found = map(usable, self.steps, self.changes)
         self.pairs = [pair for pair in found if pair is not None]
+        self.joint, agreeing = conjugate(self.pairs)
+        self.agrees = agreeing == len(self.pairs)
 
     def curvature(self, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian here; None if there is no proxy."""
