@@ -20,13 +20,18 @@ Model = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Fit:
-    """Residuals of both models, the user's start, and the truth that made the measurements."""
+    """Residuals of both models, the user's start, and the truth that made the measurements.
+
+    ``outputs`` are the fine model's, and ``slope`` the derivatives of residuals by them.
+    """
 
     name: str
     fine: Model
     coarse: Model
     w0: Array
     truth: Array
+    outputs: Model
+    slope: Array
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ class System:
 
             return compare
 
-        return Fit(self.name, residuals(self.fine), residuals(self.coarse), start, self.truth)
+        slope = 1 / (sigma * np.sqrt(measured.size)) * np.ones(measured.size)
+        fine, coarse = residuals(self.fine), residuals(self.coarse)
+        return Fit(self.name, fine, coarse, start, self.truth, self.fine, slope)
 
 
 def rk4(f: Callable[..., Any], start: Sequence[float], end: float, steps: int, kept: int) -> Array:
