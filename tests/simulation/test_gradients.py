@@ -8,9 +8,11 @@ from proxyprox.simulation import (
     Limits,
     LinearPolicy,
     MuJoCoSystem,
+    Parameter,
     Policy,
     RolloutError,
     RolloutObjective,
+    SimulatedRobot,
     SimulatorProxy,
     Task,
     Trajectory,
@@ -18,6 +20,8 @@ from proxyprox.simulation import (
     estimate_velocities,
 )
 from tests.simulation.cart_world import World, cart, cost, features, final, resets
+
+W = np.array([-0.6, -0.5, 0.1])
 
 
 def slow_gradient(function, w, step=1e-5):
@@ -170,3 +174,39 @@ def test_what_mujoco_freezes_or_resets_is_nan(tmp_path, monkeypatch):
     assert proxy.value(np.ones(8)) == np.inf
     assert np.isnan(proxy.gradient(np.ones(8))).all()
     assert not list(tmp_path.iterdir())
+
+
+def late_cart(force, drag, delay, wind=0.5):
+    """Return a cart whose wind turns at the eighth step, and whose actions arrive late."""
+
+    def move(x, u, force, drag, t):
+        blown = wind * np.where(np.asarray(t)[:, None] < 8, 1, -1)
+        speed = x[:, 1:] + 0.1 * (force * u - drag * x[:, 1:] + blown)
+        return np.hstack([x[:, :1] + 0.1 * speed, speed])
+
+    known = {"force": Parameter(force, 0, 5), "drag": Parameter(drag, 0, 2)}
+    known["delay"] = Parameter(delay, 0, 4)
+    return FunctionSystem(move, 2, 1, dt=0.1, parameters=known)
+
+
+@pytest.mark.parametrize("delay", [0, 1, 3])
+def test_delays_and_systems_that_change_with_time_have_exact_gradients(delay):
+    task = Task(LinearPolicy(features, 3, 1), 20, cost, final)
+    proxy, w = SimulatorProxy(task, late_cart(1.0, 0.1, delay), resets, count=3), -W
+    np.testing.assert_allclose(proxy.gradient(w), slow_gradient(proxy.value, w), rtol=1e-5)
+    # Open loop, with a quadratic cost, Gauss and Newton's Hessian is exact.
+    open_loop = Task(LinearPolicy(lambda x, t: np.eye(4)[t % 4], 4, 1), 20, cost, final)
+    proxy = SimulatorProxy(open_loop, late_cart(1.0, 0.1, delay), resets, count=2)
+    slow = slow_gradient(proxy.gradient, np.arange(4.0), 1e-2)
+    np.testing.assert_allclose(proxy.hessian(np.arange(4.0)), slow, rtol=1e-4, atol=1e-6)
+
+
+def test_a_delay_is_identified_with_the_other_parameters():
+    task = Task(LinearPolicy(features, 3, 1), 20, cost, final)
+    robot = SimulatedRobot(late_cart(0.7, 0.4, 2), resets, noise=0.02)
+    proxy = SimulatorProxy(task, late_cart(1.0, 0.1, 0), resets)
+    target = RolloutObjective(task, robot, TrajectoryAdjoint(proxy))
+    found = proxy.fit(target.collect(-W, np.array([1, 2])))
+    assert found.estimates["delay"] == found.proxy.system.delay == 2
+    assert found.intervals["force"][0] < 0.7 < found.intervals["force"][1]
+    assert found.unexplained < 0.01 < found.unexplained_before

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from proxyprox.simulation.systems import (
     System,
     as_resets,
     closed_loops,
+    delayed,
     draw_starts,
     linearise,
 )
@@ -238,7 +238,8 @@ class SimulatorProxy:
 
         Each real state and action is put into the simulator, and parameters are chosen by least
         squares so that it predicts the next state; entries of the state are weighed by how well
-        they can be predicted.
+        they can be predicted. A parameter called "delay" is a number of control steps: all within
+        its bounds are tried.
 
         Parameters
         ----------
@@ -263,43 +264,58 @@ class SimulatorProxy:
             raise RolloutError(message("trajectories", Words(f"{len(parts)} of them"), allowed))
         before = np.concatenate([one.states[:-1] for one in parts])
         after = np.concatenate([one.states[1:] for one in parts])
-        actions = np.concatenate([one.actions for one in parts])
+        times = np.concatenate([np.arange(len(one.actions)) for one in parts])
+        smooth = [name for name in chosen if name != "delay"]
         start, low, high = (
-            np.array([getattr(known[name], what) for name in chosen])
+            np.array([getattr(known[name], what) for name in smooth])
             for what in ("value", "lower", "upper")
         )
-
-        def errors(values: Array) -> Array:
-            system = self.system.with_parameters(dict(zip(chosen, map(float, values), strict=True)))
-            return np.nan_to_num(system.step(before, actions) - after, nan=1e3)
-
         # Errors of neighbouring steps depend on each other: a rollout of T steps has T^⅔ blocks.
         numbers: list[Array] = []
         for length in (len(one.actions) for one in parts):
             first = int(numbers[-1][-1]) + 1 if numbers else 0
             numbers.append(first + np.arange(length) // math.ceil(length ** (1 / 3)))
         blocks = np.repeat(np.concatenate(numbers), before.shape[1])
-        best: Any = start
-        for _ in range(2):
-            weights = 1 / np.maximum(errors(best).std(axis=0), 1e-12)
-            misfit = partial(lambda weights, values: (errors(values) * weights).ravel(), weights)
-            found = identify(
-                misfit, best, (low, high), blocks=blocks, confidence=confidence, diff_step=1e-4
-            )
-            best = np.array(found.values)
-        estimates = dict(zip(chosen, found.values, strict=True))
-        ends = zip(np.maximum(found.low, low), np.minimum(found.high, high), strict=True)
-        intervals = {
-            name: (float(below), float(above))
-            for name, (below, above) in zip(chosen, ends, strict=True)
-        }
-        near = 1e-3 * (high - low)
-        stuck = (best - low <= near) | (high - best <= near)
-        bounds = tuple(name for name, there in zip(chosen, stuck, strict=True) if there)
-        assumed = errors(np.array([known[name].value for name in chosen]))
-        shares = [_worst_share(error, after - before) for error in (errors(best), assumed)]
+
+        def errors(values: Mapping[str, float]) -> Array:
+            system = self.system.with_parameters(values)
+            arrived = [delayed(one.actions[None], system.delay)[0] for one in parts]
+            made = system.advance(before, np.concatenate(arrived), times)
+            return np.nan_to_num(made - after, nan=1e3)
+
+        def at(delay: float | None) -> tuple[float, dict[str, float], Any]:
+            """Return how well the best of the other parameters predict, with them."""
+            fixed = {} if delay is None else {"delay": float(delay)}
+            best, found = {**dict(zip(smooth, start, strict=True)), **fixed}, None
+            for _ in range(2 if smooth else 0):
+                weights = 1 / np.maximum(errors(best).std(axis=0), 1e-12)
+
+                def misfit(values: Array, weights: Array = weights) -> Array:
+                    named = dict(zip(smooth, values, strict=True))
+                    return np.asarray((errors({**named, **fixed}) * weights).ravel())
+
+                found = identify(
+                    misfit, [best[name] for name in smooth], (low, high), blocks=blocks,
+                    confidence=confidence, diff_step=1e-4,
+                )  # fmt: skip
+                best = {**dict(zip(smooth, map(float, found.values), strict=True)), **fixed}
+            missed = np.maximum((errors(best) ** 2).mean(axis=0), 1e-24)
+            return float(np.log(missed).sum()), best, found
+
+        delays: list[float | None] = [None]
+        if "delay" in chosen:
+            delays = [*np.arange(known["delay"].lower, known["delay"].upper + 1)]
+        _, estimates, found = min(map(at, delays), key=lambda one: one[0])
+        intervals = {name: (value, value) for name, value in estimates.items()}
+        bounds = []
+        for k, name in enumerate(smooth):
+            intervals[name] = (float(max(found.low[k], low[k])), float(min(found.high[k], high[k])))
+            near = 1e-3 * (high[k] - low[k])
+            if min(estimates[name] - low[k], high[k] - estimates[name]) <= near:
+                bounds.append(name)
+        shares = [_worst_share(error, after - before) for error in (errors(estimates), errors({}))]
         proxy = self.with_system(self.system.with_parameters(estimates))
-        return Identification(estimates, intervals, shares[0], proxy, bounds, shares[1])
+        return Identification(estimates, intervals, shares[0], proxy, tuple(bounds), shares[1])
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import numbers
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -72,9 +73,13 @@ class System:
     dt : float
         Seconds of a control step.
     parameters : dict of Parameter
-        What may be identified, by name.
+        What may be identified, by name. One called "delay" is a number of control steps until an
+        action arrives: the simulator is then of a plant with that delay, and its step has none.
+    timed : bool
+        Whether the step takes the numbers of the control steps, too: ``step(states, actions, t)``.
     """
 
+    timed: bool = False
     state_size: int
     action_size: int
     dt: float
@@ -83,6 +88,17 @@ class System:
     def step(self, states: Array, actions: Array) -> Array:
         """Return the states one control step later; rows of NaN if the simulation failed."""
         raise NotImplementedError(f"{type(self).__name__} must define step(states, actions)")
+
+    @property
+    def delay(self) -> int:
+        """Control steps until an action arrives."""
+        return round(self.parameters["delay"].value) if "delay" in self.parameters else 0
+
+    def advance(self, states: Array, actions: Array, t: Array) -> Array:
+        """Return the states one control step later, of rows at the control steps t."""
+        if self.timed:
+            return self.step(states, actions, t)  # type: ignore[call-arg]
+        return self.step(states, actions)
 
     def with_parameters(self, values: Mapping[str, float]) -> System:
         """Return the system with other values of some of its parameters."""
@@ -101,18 +117,22 @@ class System:
     def apply_parameters(self) -> None:
         """Make the values of the parameters count."""
 
-    def jacobians(self, states: Array, actions: Array) -> tuple[Array, Array]:
+    def jacobians(
+        self, states: Array, actions: Array, t: Array | None = None
+    ) -> tuple[Array, Array]:
         """Return ``∂next/∂state`` and ``∂next/∂action`` of rows, by central differences."""
         size, both = self.state_size, np.hstack([states, actions])
-        width = both.shape[1]
-
-        def move(rows: Array) -> Array:
-            return self.step(rows[:, :size], rows[:, size:])
-
+        width, steps = both.shape[1], np.zeros(len(both)) if t is None else t
         found = np.empty((len(both), size, width))
         # Each row is moved both ways along each of its entries.
         block = max(1, BLOCK // (2 * width * width))
         for at in range(0, len(both), block):
+            part = steps[at : at + block]
+
+            def move(rows: Array, part: Array = part) -> Array:
+                many = np.tile(part, len(rows) // len(part))
+                return self.advance(rows[:, :size], rows[:, size:], many)
+
             found[at : at + block] = differences(move, both[at : at + block])
         return found[:, :, :size], found[:, :, size:]
 
@@ -123,7 +143,8 @@ class FunctionSystem(System):
     Parameters
     ----------
     function : callable
-        ``function(states, actions, **parameters)`` of rows, the states one control step later.
+        ``function(states, actions, **parameters)`` of rows, the states one control step later. If
+        it has an argument ``t``, that gets the numbers of the control steps, one for each row.
     states, actions : int
         Entries of a state and of an action.
     dt : float
@@ -154,10 +175,16 @@ class FunctionSystem(System):
             raise TypeError(message("function", function, "a function of states and actions"))
         self.dt, self._function = check.positive("dt", dt), function
         self.parameters = check_parameters(parameters)
+        with suppress(ValueError):  # some compiled functions do not tell
+            known = inspect.signature(function).parameters
+            self.timed = "t" in known and "t" not in self.parameters
 
-    def step(self, states: Array, actions: Array) -> Array:
+    def step(self, states: Array, actions: Array, t: Array | None = None) -> Array:
         """Return the states one control step later."""
-        values = {name: known.value for name, known in self.parameters.items()}
+        known = self.parameters.items()
+        values: dict[str, Any] = {name: one.value for name, one in known if name != "delay"}
+        if self.timed:
+            values["t"] = np.zeros(len(states)) if t is None else t
         with np.errstate(all="ignore"):
             after = np.asarray(self._function(states, actions, **values), dtype=np.float64)
         if after.shape != states.shape:
@@ -204,7 +231,7 @@ class MuJoCoSystem(System):
         self._original, self.frame_skip = model, check.whole("frame_skip", frame_skip)
         self.parameters = check_parameters(parameters)
         for name, known in self.parameters.items():
-            if known.apply is None:
+            if known.apply is None and name != "delay":
                 allowed = "given: apply(model, value) writes into a copy of the model"
                 raise ValueError(message(f"parameters[{name!r}].apply", None, allowed))
         self._spec = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -218,8 +245,8 @@ class MuJoCoSystem(System):
         """Write the parameters into a copy of the model."""
         self.model = copy.copy(self._original)
         for known in self.parameters.values():
-            assert known.apply is not None
-            known.apply(self.model, known.value)
+            if known.apply is not None:
+                known.apply(self.model, known.value)
         if self.parameters:
             # Inertias and what else follows from masses.
             self._mujoco.mj_setConst(self.model, self._mujoco.MjData(self.model))
@@ -317,9 +344,9 @@ def closed_loops(
     disturbance : array of shape (n, T, actions), optional
         Added to what reaches the system, and not seen by anyone.
     delay : int
-        Control steps until an action reaches the system.
+        Control steps until an action reaches the system, besides the system's own.
     """
-    n, T = len(starts), task.horizon
+    n, T, delay = len(starts), task.horizon, delay + system.delay
     states = np.full((n, T + 1, system.state_size), np.nan)
     actions, costs = np.zeros((n, T, task.policy.actions)), np.full((n, T), np.nan)
     states[:, 0] = starts
@@ -331,7 +358,7 @@ def closed_loops(
             applied = actions[:, t - delay] if t >= delay else np.zeros_like(u)
             if disturbance is not None:
                 applied = applied + disturbance[:, t]
-            states[:, t + 1] = system.step(x, applied)
+            states[:, t + 1] = system.advance(x, applied, steps)
         totals = costs.sum(axis=1)
         if task.final is not None:
             totals = totals + np.asarray(task.final(states[:, -1]))
@@ -342,8 +369,9 @@ def closed_loops(
 class Linearised(NamedTuple):
     """First derivatives along rollouts of one length, and the second ones of the cost.
 
-    ``A, B`` are the system's, ``K, J`` those of the action by state and parameters, ``slopes`` and
-    ``curvature`` those of a step's cost by state and action; ``last`` those of the final cost.
+    ``A, B`` are the system's, B by the action that arrives, ``delay`` steps old; ``K, J`` those of
+    the action by state and parameters, ``slopes`` and ``curvature`` those of a step's cost by state
+    and action; ``last`` those of the final cost.
     """
 
     A: Array
@@ -353,18 +381,22 @@ class Linearised(NamedTuple):
     slopes: Array
     curvature: Callable[[], tuple[Array, Array]]
     last: Array
+    delay: int
 
     def gradient(self) -> Array:
         r"""Return the gradient of the summed cost by the adjoint equations.
 
         .. math:: \lambda_t = c_x + A_t^\top\lambda_{t+1} + K_t^\top q_t,\quad
-                  q_t = c_u + B_t^\top\lambda_{t+1},\quad \nabla = \sum_t J_t^\top q_t
+                  q_t = c_u + B_{t+s}^\top\lambda_{t+s+1},\quad \nabla = \sum_t J_t^\top q_t
+
+        with the delay s.
         """
-        n, T, size = self.A.shape[:3]
-        costate, pulls = self.last, np.empty((n, T, self.B.shape[3]))
+        T, size = self.A.shape[1:3]
+        costate, pulls = self.last, self.slopes[:, :, size:].copy()
         for t in reversed(range(T)):
             slope = self.slopes[:, t]
-            pulls[:, t] = slope[:, size:] + _pull(self.B[:, t], costate)
+            if t >= self.delay:
+                pulls[:, t - self.delay] += _pull(self.B[:, t], costate)
             costate = (
                 slope[:, :size] + _pull(self.A[:, t], costate) + _pull(self.K[:, t], pulls[:, t])
             )
@@ -374,12 +406,14 @@ class Linearised(NamedTuple):
         """Return the Hessian of the summed cost without the curvature of system and policy."""
         n, T, size = self.A.shape[:3]
         steps, last = self.curvature()
-        moved, total = np.zeros((n, size, self.J.shape[3])), 0.0
+        moved, total, waiting = np.zeros((n, size, self.J.shape[3])), 0.0, []
         for t in range(T):
             acted = self.K[:, t] @ moved + self.J[:, t]
+            waiting.append(acted)
+            arrived = waiting[t - self.delay] if t >= self.delay else 0 * acted
             both = np.concatenate([moved, acted], axis=1)
             total = total + np.einsum("nia,nij,njb->ab", both, steps[:, t], both, optimize=True)
-            moved = self.A[:, t] @ moved + self.B[:, t] @ acted
+            moved = self.A[:, t] @ moved + self.B[:, t] @ arrived
         return np.asarray(total + np.einsum("nia,nij,njb->ab", moved, last, moved, optimize=True))
 
 
@@ -412,7 +446,8 @@ def linearise(
     size = states.shape[2]
     x, u = states[:, :-1].reshape(n * T, size), actions.reshape(n * T, width)
     t = np.tile(np.arange(T), n)
-    A, B = system.jacobians(x, u)
+    arrived = delayed(actions, system.delay).reshape(n * T, width)
+    A, B = system.jacobians(x, arrived, t) if system.timed else system.jacobians(x, arrived)
     both, ends = np.hstack([x, u]), states[:, -1]
 
     def cost(rows: Array) -> Array:
@@ -436,8 +471,15 @@ def linearise(
         np.where(free, K, 0.0).reshape(n, T, width, size),
         np.where(free, J, 0.0).reshape(n, T, width, -1),
         differences(cost, both).reshape(n, T, -1), curvature,
-        np.zeros((n, size)) if final is None else differences(final, ends),
+        np.zeros((n, size)) if final is None else differences(final, ends), system.delay,
     )  # fmt: skip
+
+
+def delayed(actions: Array, steps: int) -> Array:
+    """Return the actions that arrive, of rows of rollouts: nothing does at first."""
+    return np.concatenate([np.zeros_like(actions[:, :steps]), actions], axis=1)[
+        :, : actions.shape[1]
+    ]
 
 
 def _convex_hessians(function: Callable[[Array], Array], x: Array) -> Array:
