@@ -95,6 +95,9 @@ class Found(NamedTuple):
 
 def learn(settings: Any, family: Family, rows: Labelled, square: float, teacher: Any) -> Found:
     """Fit labelled rows, given the mean square of all inputs and perhaps a teacher."""
+    n, p = rows.X.shape
+    # With more columns than labels each of them tells less.
+    square *= max(p / n, 1.0) ** 0.5
     teacher = None if settings.power == 0 else teacher
     known = [] if teacher is None else [teacher.student, teacher.slope]
     known, C = [w.reshape(-1, family.outputs) for w in known], family.outputs
@@ -188,7 +191,8 @@ class Fit:
     def expected(self, way: str, points: int) -> Array:
         """Return how likely each point of a way's path is before labels are seen."""
         given = self.settings.alpha is not None and way != "fine-tuned"
-        if given or way in (TEACHER, "mixed") or not self.plain.family.classifier:
+        known = given or way in (TEACHER, "mixed") or not self.few
+        if known or not self.plain.family.classifier:
             return np.full(points, 1 / points)
         off = (np.log10(FITTING.strengths) - FITTING.usual) / FITTING.spread
         found = np.exp(-((off / (2 if way == "fine-tuned" else 1)) ** 2) / 2)

@@ -26,7 +26,8 @@ class FittingPolicy:
     tolerance : float
         Relative gradients, gains and shares below it count as nothing.
     strengths : tuple of float
-        L2 strengths tried, in units of the mean square of the columns divided by the labels.
+        L2 strengths tried, in units of the mean square of the columns divided by the labels, for
+        more columns p than labels n times the root of p/n.
     usual, spread : float
         Which of them is expected before labels of classes are seen: mean and deviation of the
         decimal logarithm; of the pull towards a teacher's student the deviation is twice that.
