@@ -154,6 +154,49 @@ def report(lines: list[dict[str, Any]]) -> None:
                 )
 
 
+def unused_table(file: Path) -> str:
+    """Return how audits of each batch size were judged, and plans by their mark."""
+    lines = json.loads(file.read_text(encoding="utf-8"))
+    rows = [
+        "| batches | audits | right | wrong | unsure | of them leaning right |",
+        "|" + "---|" * 6,
+    ]
+    for batch in BATCHES:
+        part = [line for line in lines if line["batch"] == batch]
+        counts = Counter(line["judged"] for line in part)
+        leaning = sum(
+            line["truth"][OPTIONS[line["leaning"]]] is not None
+            and line["truth"][OPTIONS[line["leaning"]]]
+            <= SLACK * min(t for t in line["truth"].values() if t is not None)
+            for line in part
+            if line["judged"] == "unsure"
+        )
+        names = ("right", "wrong", "unsure")
+        cells = [batch, len(part), *(counts[name] for name in names), leaning]
+        rows.append(f"| {' | '.join(map(str, cells))} |")
+    rows += ["", "| plans | number | ended above 3 |", "|---|---|---|"]
+    for name, rough in {"not marked as rough": False, "marked as rough": True}.items():
+        ends = [line["ended"] for line in lines if line.get("rough") is rough]
+        # A run that left all numbers behind has no end.
+        far = sum(end is None or end > 3 for end in ends)
+        rows.append(f"| {name} | {len(ends)} | {far} |")
+    return "\n".join(rows)
+
+
+def rules_table(file: Path) -> str:
+    """Return the audit beside trivial rules, on both sets of cases."""
+    rows = [
+        "| cases | rule | right | wrong | unsure | steps against the best choice |",
+        "|" + "---|" * 6,
+    ]
+    for cases, rules in json.loads(file.read_text(encoding="utf-8")).items():
+        for rule, found in rules.items():
+            if isinstance(found, dict):
+                counts = f"{found['right']} | {found['wrong']} | {found['unsure']}"
+                rows.append(f"| {cases} | {rule} | {counts} | {found['steps']:.2f} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Judge one part of the targets."""
     parser = argparse.ArgumentParser()

@@ -7,8 +7,8 @@ divided by that of the best constant η × {last iterate, uniform mean}, picked 
 true loss: twelve η with a proxy, seventeen for SGD, the median over the same seeds and batches.
 
 Every run is kept in ``benchmarks/results/auto_eta.json``, so that an interrupted one resumes;
-``--fresh`` repeats what was asked for. ``--summary FILE`` runs nothing: it writes the short record
-and prints the tables.
+``--fresh`` repeats what was asked for. ``--summary FILE`` writes the short record of what is kept and
+runs nothing, unless ``--against RECORD`` has the best constant steps: then the rules run anew.
 """
 
 from __future__ import annotations
@@ -156,27 +156,38 @@ def fill(kept: dict[str, Any], jobs: list[Job], processes: int) -> None:
 # -- tables -------------------------------------------------------------------------------------
 
 
-def compare(kept: dict[str, Any], part: str, cell: Cell, seeds: int) -> dict[str, Any] | None:
-    """Return a cell's row of the record; None while runs are missing."""
+def best_constant(cell: Cell, tried: list[Any], K: str) -> dict[str, Any]:
+    """Return what the best constant step size reached at K, and which it was."""
+    medians = np.median([grid[K] for grid in tried], axis=0)
+    medians = np.where(np.isnan(medians), np.inf, medians)
+    average, j = np.unravel_index(medians.argmin(), medians.shape)
+    return {
+        "best_of_grid": shorten(float(medians[average, j])),
+        "eta_times_H": shorten(float(scaled_grid(cell)[j])),
+        "average": AVERAGES[average],
+        "edge_of_grid": bool(j in (0, medians.shape[1] - 1)),
+    }
+
+
+def compare(
+    kept: dict[str, Any], part: str, cell: Cell, seeds: int, known: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """Return a cell's row of the record, ``known`` is that of an earlier one; None if runs lack."""
     names = [str(seed) for seed in range(seeds)]
     tried = [kept["grid"].get(cell.name, {}).get(name) for name in names]
     runs = [kept[part].get(cell.name, {}).get(name) for name in names]
-    if None in tried or None in runs:
+    if None in runs or (None in tried and known is None):
         return None
     start = np.array([run["start"] for run in runs])
     row: dict[str, Any] = {"half": cell.half, "failures": sum("failure" in run for run in runs)}
     for K in map(str, KS):
-        medians = np.median([grid[K] for grid in tried], axis=0)
-        medians = np.where(np.isnan(medians), np.inf, medians)
-        average, j = np.unravel_index(medians.argmin(), medians.shape)
-        best = float(medians[average, j])
+        steps = known[K] if known else best_constant(cell, tried, K)
+        steps = {n: steps[n] for n in ("best_of_grid", "eta_times_H", "average", "edge_of_grid")}
+        best = steps["best_of_grid"]
         found = np.array([run[K] for run in runs])
         found = np.where(np.isfinite(found), found, np.inf)
         row[K] = {
-            "best_of_grid": shorten(best),
-            "eta_times_H": shorten(float(scaled_grid(cell)[j])),
-            "average": AVERAGES[average],
-            "edge_of_grid": bool(j in (0, medians.shape[1] - 1)),
+            **steps,
             "auto": shorten(float(np.median(found))),
             "ratio": shorten(float(np.median(found)) / best),
             "worst_ratio": shorten(float(found.max()) / best),
@@ -209,7 +220,9 @@ def summarise(rows: Iterable[dict[str, Any]], half: str, K: str, seeds: int) -> 
     }
 
 
-def make_record(kept: dict[str, Any], wanted: Callable[[Cell], bool], seeds: int) -> dict[str, Any]:
+def make_record(
+    kept: dict[str, Any], wanted: Callable[[Cell], bool], seeds: int, earlier: dict[str, Any]
+) -> dict[str, Any]:
     """Return the short record: figures of each half, then every cell, for both methods."""
     record: dict[str, Any] = {
         "quantity": "suboptimality after K target gradients over that of the best constant step "
@@ -218,8 +231,11 @@ def make_record(kept: dict[str, Any], wanted: Callable[[Cell], bool], seeds: int
         "methods": {},
     }
     for part, method in METHODS.items():
+        known = earlier.get(method, {}).get("cells", {})
         compared = {
-            cell.name: compare(kept, part, cell, seeds) for cell in PARTS[part]() if wanted(cell)
+            cell.name: compare(kept, part, cell, seeds, known.get(cell.name))
+            for cell in PARTS[part]()
+            if wanted(cell)
         }
         rows = {name: row for name, row in compared.items() if row is not None}
         halves = [
@@ -235,29 +251,29 @@ def make_record(kept: dict[str, Any], wanted: Callable[[Cell], bool], seeds: int
     return record
 
 
-def print_summary(record: dict[str, Any]) -> None:
-    """Print the figures of each half as a table in Markdown."""
-    print("\n| method | half | K | cells | median ratio | ratio ≤ 2 | worst seed | above start |")
-    print("|---|---|---|---|---|---|---|---|")
+def halves_table(file: Path) -> str:
+    """Return the figures of each half as a table in Markdown."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    lines = ["| method | half | K | cells | median ratio | ratio ≤ 2 | worst seed | above start |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for method, found in record["methods"].items():
         for row in found["summary"]:
-            print(
+            lines.append(
                 f"| `{method}` | {row['half']} | {row['K']} | {row['cells']} "
                 f"| {show(row['median_ratio'])} | {row['share_up_to_2']:.0%} "
                 f"| {show(row['worst_ratio'])} | {row['above_start']} of {row['runs']} |"
             )
-    for method, found in record["methods"].items():
-        if found["incomplete"]:
-            print(f"\n{method}: cells left out because runs are missing: {found['incomplete']}.")
+    return "\n".join(lines)
 
 
-def print_cells(record: dict[str, Any]) -> None:
-    """Print every cell in tables in Markdown: the median ratio, the worst seed's, and the best."""
-    for method, found in record["methods"].items():
+def cells_table(file: Path) -> str:
+    """Return every cell in Markdown: the median ratio, the worst seed's, and the best."""
+    lines = []
+    for method, found in json.loads(file.read_text(encoding="utf-8"))["methods"].items():
         head = " | ".join(f"K = {K}" for K in KS)
-        print(f"\n`{method}`: median ratio / worst seed. *: at the edge of the grid.")
-        print(f"\n| problem | half | {head} | best η·H and average |")
-        print(f"|---|---|{'---|' * len(KS)}---|")
+        lines.append(f"`{method}`: median ratio / worst seed. *: at the edge of the grid.\n")
+        lines.append(f"| problem | half | {head} | best η·H and average |")
+        lines.append(f"|---|---|{'---|' * len(KS)}---|")
         for name, row in found["cells"].items():
             at = [row[str(K)] for K in KS]
             ratios = " | ".join(
@@ -270,7 +286,9 @@ def print_cells(record: dict[str, Any]) -> None:
                 for r in at
             )
             failures = f", {row['failures']} failed" if row["failures"] else ""
-            print(f"| {name}{failures} | {row['half']} | {ratios} | {best} |")
+            lines.append(f"| {name}{failures} | {row['half']} | {ratios} | {best} |")
+        lines.append("")
+    return "\n".join(lines).rstrip()
 
 
 def show(ratio: float | None) -> str:
@@ -287,7 +305,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--part", choices=PARTS, help="the grids, ProxyProx or SGD; default all")
     parser.add_argument("--fresh", action="store_true", help="repeat runs that are kept")
-    parser.add_argument("--summary", type=Path, help="run nothing, write the short record here")
+    parser.add_argument("--summary", type=Path, help="write the short record here")
+    parser.add_argument(
+        "--against", type=Path, help="a record with the best constant steps: no grid is run"
+    )
     given = parser.parse_args()
     threadpool_limits(1)
 
@@ -295,19 +316,23 @@ def main() -> None:
         return given.only in cell.name and given.half in (None, cell.half)
 
     kept = load()
-    if given.summary is None:
+    earlier = json.loads(given.against.read_text())["methods"] if given.against else {}
+    parts = (
+        [given.part] if given.part else [part for part in PARTS if part in METHODS or not earlier]
+    )
+    if given.summary is None or earlier:
         jobs = [
             (part, cell, seed)
-            for part in ([given.part] if given.part else PARTS)
+            for part in parts
             for cell in filter(wanted, PARTS[part]())
             for seed in range(given.seeds)
             if given.fresh or str(seed) not in kept[part].get(cell.name, {})
         ]
         fill(kept, jobs, given.processes)
-    record = make_record(kept, wanted, given.seeds)
-    print_summary(record)
+    record = make_record(kept, wanted, given.seeds, earlier)
+    for method, found in record["methods"].items():
+        print(method, found["summary"], f"incomplete: {found['incomplete']}", sep="\n")
     if given.summary is not None:
-        print_cells(record)
         write_record(
             given.summary, record, measures=["src/proxyprox/stepsizes", "src/proxyprox/methods"]
         )

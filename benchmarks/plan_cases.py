@@ -170,6 +170,17 @@ def count(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def plans_table(file: Path) -> str:
+    """Return how far planned runs ended, of each half, by the plans' mark."""
+    rows = ["| half | plans | number | ended above 3 | median | worst |", "|" + "---|" * 6]
+    for half, found in json.loads(file.read_text(encoding="utf-8")).items():
+        for name, mark in found["counts"].items():
+            far, median, worst = (mark[key] for key in ("ended above 3", "median", "worst"))
+            worst = "∞" if worst is None else f"{worst:.2g}"
+            rows.append(f"| {half} | {name} | {mark['plans']} | {far} | {median:.2g} | {worst} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Run both halves, or the targets that are named."""
     parser = argparse.ArgumentParser()

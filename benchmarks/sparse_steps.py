@@ -61,21 +61,28 @@ def run_grid(cell: Cell) -> list[Any]:
     return found
 
 
-def compare(cell: Cell, tried: list[Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a problem's row of the record."""
+def best_constant(cell: Cell, tried: list[Any]) -> dict[str, Any]:
+    """Return what the best constant step size reached, and which it was."""
     medians = np.median(tried, axis=0)
     medians = np.where(np.isnan(medians), np.inf, medians)
     average, j = np.unravel_index(medians.argmin(), medians.shape)
-    best, start = float(medians[average, j]), runs[0]["start"]
+    return {
+        "best_of_grid": shorten(float(medians[average, j])),
+        "eta_times_H": shorten(float(grid_of(cell)[j])),
+        "average": AVERAGES[average],
+        "edge_of_grid": bool(j in (0, medians.shape[1] - 1)),
+    }
+
+
+def compare(cell: Cell, known: dict[str, Any], runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a problem's row of the record."""
+    best, start = known["best_of_grid"], runs[0]["start"]
     found = np.array([run[str(K)] for run in runs])
     found = np.where(np.isfinite(found), found, np.inf)
     return {
         "half": cell.half,
         "start": shorten(start),
-        "best_of_grid": shorten(best),
-        "eta_times_H": shorten(float(grid_of(cell)[j])),
-        "average": AVERAGES[average],
-        "edge_of_grid": bool(j in (0, medians.shape[1] - 1)),
+        **known,
         "ratio": shorten(float(np.median(found)) / best),
         "worst_ratio": shorten(float(found.max()) / best),
         "above_start": int((found > start * (1 + 1e-12)).sum()),
@@ -99,6 +106,26 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def sparse_table(file: Path) -> str:
+    """Return the figures of all problems together, and each problem."""
+    lines = []
+    for found in json.loads(file.read_text(encoding="utf-8"))["methods"].values():
+        for figures in found["summary"].values():
+            lines.append(
+                f"{figures['problems']} problems: {figures['above_start']} of {figures['runs']} "
+                f"runs end above their start, the median ratio is {figures['median_ratio']:.2f}, "
+                f"the worst seed is within {LIMIT:g} on {figures['worst_seed_within_limit']}."
+            )
+        lines += ["", "| problem | median ratio | worst seed | above start | best η·H |"]
+        lines.append("|---|---|---|---|---|")
+        for name, row in found["problems"].items():
+            best = f"{row['eta_times_H']:.2g}{'*' * row['edge_of_grid']} {row['average']}"
+            ratios = f"{show(row['ratio'])} | {show(row['worst_ratio'])}"
+            name = name.partition(": ")[2]
+            lines.append(f"| {name} | {ratios} | {row['above_start']} of {SEEDS} | {best} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run what is asked for; print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -106,11 +133,13 @@ def main() -> None:
     parser.add_argument("--part", choices=METHODS)
     parser.add_argument("--only", default="", help="problems whose name contains this")
     parser.add_argument("--json", type=Path, help="write the record here")
+    parser.add_argument("--against", type=Path, help="a record with the best constant steps")
     given = parser.parse_args()
     threadpool_limits(1)
     np.seterr(all="ignore")
     GRIDS.parent.mkdir(exist_ok=True)
     kept = json.loads(GRIDS.read_text()) if GRIDS.exists() else {}
+    earlier = json.loads(given.against.read_text())["methods"] if given.against else {}
     record: dict[str, Any] = {"K": K, "seeds": SEEDS, "limit": LIMIT, "methods": {}}
     for part in [given.part] if given.part else METHODS:
         rows: dict[str, Any] = {}
@@ -121,10 +150,15 @@ def main() -> None:
             if given.only not in cell.name or given.half not in (None, cell.half):
                 continue
             key = f"{cell.half}: {cell.name}"
-            if key not in kept:
-                kept[key] = run_grid(cell)
-                GRIDS.write_text(json.dumps(kept))
-            row = compare(cell, kept[key], [run_auto(cell, seed, (K,)) for seed in range(SEEDS)])
+            known = earlier.get(METHODS[part], {}).get("problems", {}).get(key)
+            if known is None:
+                if key not in kept:
+                    kept[key] = run_grid(cell)
+                    GRIDS.write_text(json.dumps(kept))
+                known = best_constant(cell, kept[key])
+            names = ("best_of_grid", "eta_times_H", "average", "edge_of_grid")
+            known = {name: known[name] for name in names}
+            row = compare(cell, known, [run_auto(cell, seed, (K,)) for seed in range(SEEDS)])
             rows[key] = row
             print(
                 f"| {cell.name} | {cell.half} | {show(row['ratio'])} | {show(row['worst_ratio'])} "
