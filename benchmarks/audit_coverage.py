@@ -6,6 +6,7 @@ python benchmarks/audit_coverage.py --cases 200
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,17 @@ def measure(cases: int) -> dict[str, dict[str, float]]:
         found[kind] |= {f"width {name}": float(np.median(w)) for name, w in spread.items()}
         print(f"{kind:<28}" + "  ".join(f"{k} {v:.3g}" for k, v in found[kind].items()), flush=True)
     return found
+
+
+def coverage_table(file: Path) -> str:
+    """Return the shares of cases inside, and median widths."""
+    rows = ["| target and source of its curvature | δ | H | μ | σ² | width of δ/H | of σ²/σ² |"]
+    rows.append("|" + "---|" * 7)
+    for kind, found in json.loads(file.read_text(encoding="utf-8"))["kinds"].items():
+        inside = " | ".join(f"{found[name]:.1%}" for name in ("delta", "H", "mu", "sigma2"))
+        widths = " | ".join(f"{found[f'width {name}']:.2g}" for name in ("delta", "sigma2"))
+        rows.append(f"| {kind} | {inside} | {widths} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ divided by that of the best constant η × {last iterate, uniform mean}, picked 
 true loss: twelve η with a proxy, seventeen for SGD, the median over the same seeds and batches.
 
 Every run is kept in ``benchmarks/results/auto_eta.json``, so that an interrupted one resumes;
-``--fresh`` repeats what was asked for. ``--summary FILE`` writes the short record of what is kept and
-runs nothing, unless ``--against RECORD`` has the best constant steps: then the rules run anew.
+``--fresh`` repeats what was asked for. ``--summary FILE`` writes the short record of what is kept
+and runs nothing, unless ``--against RECORD`` has the best constant steps: then the rules run anew.
 """
 
 from __future__ import annotations
@@ -257,12 +257,12 @@ def halves_table(file: Path) -> str:
     lines = ["| method | half | K | cells | median ratio | ratio ≤ 2 | worst seed | above start |"]
     lines.append("|---|---|---|---|---|---|---|---|")
     for method, found in record["methods"].items():
-        for row in found["summary"]:
-            lines.append(
-                f"| `{method}` | {row['half']} | {row['K']} | {row['cells']} "
-                f"| {show(row['median_ratio'])} | {row['share_up_to_2']:.0%} "
-                f"| {show(row['worst_ratio'])} | {row['above_start']} of {row['runs']} |"
-            )
+        lines += [
+            f"| `{method}` | {row['half']} | {row['K']} | {row['cells']} "
+            f"| {show(row['median_ratio'])} | {row['share_up_to_2']:.0%} "
+            f"| {show(row['worst_ratio'])} | {row['above_start']} of {row['runs']} |"
+            for row in found["summary"]
+        ]
     return "\n".join(lines)
 
 

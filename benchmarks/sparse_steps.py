@@ -110,12 +110,12 @@ def sparse_table(file: Path) -> str:
     """Return the figures of all problems together, and each problem."""
     lines = []
     for found in json.loads(file.read_text(encoding="utf-8"))["methods"].values():
-        for figures in found["summary"].values():
-            lines.append(
-                f"{figures['problems']} problems: {figures['above_start']} of {figures['runs']} "
-                f"runs end above their start, the median ratio is {figures['median_ratio']:.2f}, "
-                f"the worst seed is within {LIMIT:g} on {figures['worst_seed_within_limit']}."
-            )
+        lines += [
+            f"{figures['problems']} problems: {figures['above_start']} of {figures['runs']} "
+            f"runs end above their start, the median ratio is {figures['median_ratio']:.2f}, "
+            f"the worst seed is within {LIMIT:g} on {figures['worst_seed_within_limit']}."
+            for figures in found["summary"].values()
+        ]
         lines += ["", "| problem | median ratio | worst seed | above start | best η·H |"]
         lines.append("|---|---|---|---|---|")
         for name, row in found["problems"].items():
