@@ -183,6 +183,20 @@ def unused_table(file: Path) -> str:
     return "\n".join(rows)
 
 
+def verdict_words(file: Path) -> str:
+    """Return how many of the audits were right, wrong and unsure."""
+    counts = Counter(line["judged"] for line in json.loads(file.read_text(encoding="utf-8")))
+    right, wrong, unsure = (counts[name] for name in ("right", "wrong", "unsure"))
+    return f"{right} of {sum(counts.values())} audits were right, {wrong} wrong, {unsure} unsure"
+
+
+def plan_words(file: Path) -> str:
+    """Return how many plans that are not marked as rough ended far above what they expect."""
+    lines = json.loads(file.read_text(encoding="utf-8"))
+    ends = [line["ended"] for line in lines if line.get("rough") is False]
+    return f"{sum(end is None or end > 3 for end in ends)} of {len(ends)}"
+
+
 def rules_table(file: Path) -> str:
     """Return the audit beside trivial rules, on both sets of cases."""
     rows = [

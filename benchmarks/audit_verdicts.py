@@ -138,6 +138,18 @@ def report(title: str, part: list[dict[str, Any]]) -> None:
             print(f"  wrong: {r['name']}: {r['verdict']}, truth {r['truth']}, {r['rehearsed']}")
 
 
+def verdicts_table(file: Path) -> str:
+    """Return how many verdicts were right, on each part of the data."""
+    rows = ["| data | resolved | within 1.3 | within 1.5 | within 2 | to the letter |"]
+    rows.append("|" + "---|" * 6)
+    for part, found in json.loads(file.read_text(encoding="utf-8"))["parts"].items():
+        keys = ("within 1.3", "within 1.5", "within 2", "to the letter")
+        shares = (f"{found[f'right {key}'] / found['resolved']:.1%}" for key in keys)
+        names = ", ".join(found["data sets"])
+        rows.append(f"| {part}: {names} | {found['resolved']} | {' | '.join(shares)} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     """Judge every case of the truth."""
     parser = argparse.ArgumentParser()

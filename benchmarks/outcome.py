@@ -1,6 +1,6 @@
 """What a run says of its own end, against the true loss: false alarms and missed divergences.
 
-Run ``python benchmarks/outcome.py [--cases 1500] [--seed 0]``. Random losses, proxies, methods,
+Run ``python benchmarks/outcome.py [--cases 1500] [--seed 0] [--output RECORD]``. Random losses, proxies, methods,
 step sizes (a third of them too large), batches and lengths; each is run with the loss's values and
 without. A run "fell" if its answer's true loss is not above that of its start, "rose" if it is,
 "diverged" if it is above by more than ten times what there was to gain. Runs that fell must be
@@ -11,15 +11,18 @@ all but a few. ``tests/test_outcome.py`` runs a sample of them.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import proxyprox as pp
+from experiments.records import write_record
 
 ETAS = (0.01, 0.1, 1.0, "auto", "auto", 10.0, 1000.0)
 """Step sizes, in units of one over the target's curvature at the start."""
@@ -317,11 +320,30 @@ def _reference(loss: Loss, first: float) -> float:
     return float(found.fun) if math.isfinite(found.fun) else first
 
 
+def outcome_table(file: Path) -> str:
+    """Return how many runs of each kind were not called a success, with values and without."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for line in json.loads(file.read_text(encoding="utf-8")):
+        values, gradients = line["run"].rsplit(", ", 1)
+        counts = found.setdefault((line["truth"], gradients), Counter())
+        counts[values] += line["runs"]
+        counts[f"{values}, no success"] += line["runs"] * (not line["success"])
+    rows = [
+        "| the true loss | gradients | no success, with values | without |",
+        "|---|---|---|---|",
+    ]
+    for (truth, gradients), n in found.items():
+        shares = [f"{n[f'{v}, no success']} of {n[v]}" for v in ("values", "no values")]
+        rows.append(f"| {truth} | {gradients} | {' | '.join(shares)} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--show", action="store_true")
+    parser.add_argument("--output", type=Path, help="Where to keep the record.")
     given = parser.parse_args()
     counts: Counter[tuple[str, str, str]] = Counter()
     for seed in range(given.seed, given.seed + given.cases):
@@ -336,6 +358,13 @@ def main() -> None:
                     f"{found.seed} {found.label}: {found.truth} "
                     f"({found.first:.4g} -> {found.last:.4g}), {kind}: {found.result.message}"
                 )
+    if given.output is not None:
+        lines = [
+            {"truth": truth, "run": kind, "status": status, "runs": runs,
+             "success": pp.Status[status].success}
+            for (truth, kind, status), runs in sorted(counts.items())
+        ]  # fmt: skip
+        write_record(given.output, lines, measures=["src/proxyprox/advice/outcome.py"])
     print(f"{'the true loss':24}{'the run had':20}{'runs':>6}{'not a success':>15}  said")
     for truth in sorted({truth for truth, _, _ in counts}):
         for kind in sorted({kind for _, kind, _ in counts}):

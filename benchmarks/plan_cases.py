@@ -171,6 +171,17 @@ def count(lines: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def plan_words(file: Path) -> str:
+    """Return how many plans of both halves ended far above what they expect."""
+    halves = json.loads(file.read_text(encoding="utf-8")).values()
+    words = []
+    for name in ("not rough", "rough"):
+        marks = [half["counts"][name] for half in halves]
+        failed, number = (sum(m[key] for m in marks) for key in ("ended above 3", "plans"))
+        words.append(f"{failed} of {number} plans that are {name}")
+    return " and ".join(words)
+
+
 def plans_table(file: Path) -> str:
     """Return how far planned runs ended, of each half, by the plans' mark."""
     rows = ["| half | plans | number | ended above 3 | median | worst |", "|" + "---|" * 6]
