@@ -1,8 +1,9 @@
 """What a run says of its own end, against the true loss: false alarms and missed divergences.
 
 Run ``python benchmarks/outcome.py [--cases 1500] [--seed 0] [--output RECORD]``. Random losses,
-proxies, methods, step sizes (a third of them too large), batches and lengths; each is run with the loss's values and
-without. A run "fell" if its answer's true loss is not above that of its start, "rose" if it is,
+proxies, methods, step sizes (a third of them too large), batches and lengths; each is run with the
+loss's values and without. A run "fell" if its answer's true loss is not above that of its start,
+"rose" if it is,
 "diverged" if it is above by more than ten times what there was to gain. Runs that fell must be
 successes; of the others, those with values must not be, and of the diverged ones without values
 all but a few. ``tests/test_outcome.py`` runs a sample of them.
