@@ -103,6 +103,19 @@ def rounds_table(file: Path) -> str:
     return "\n".join(lines)
 
 
+def rounds_words(file: Path) -> str:
+    """Return how far predictions were off, and what following the audit costs."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    own, without = record["within"]["with"], record["within"]["without"]
+    audits, always = (record["choices"][name]["1.3"] for name in CHOICES[:2])
+    return (
+        f"Predictions with the proxy are right within a factor of 1.5 in {own['1.5']:.0%}, within 2 "
+        f"in {own['2']:.0%}, the worst is off by {own['worst']:.1f}; without it within 2 in "
+        f"{without['2']:.0%}, the worst by {without['worst']:.1f}. The audit's advice was within 1.3 "
+        f"of the best choice in {audits:.0%} of the cases, *always use the proxy* in {always:.0%}"
+    )
+
+
 def main() -> None:
     """Write a row for each table and kind of proxy, the errors of all and the choices made."""
     parser = argparse.ArgumentParser()
