@@ -109,10 +109,11 @@ def rounds_words(file: Path) -> str:
     own, without = record["within"]["with"], record["within"]["without"]
     audits, always = (record["choices"][name]["1.3"] for name in CHOICES[:2])
     return (
-        f"Predictions with the proxy are right within a factor of 1.5 in {own['1.5']:.0%}, within 2 "
-        f"in {own['2']:.0%}, the worst is off by {own['worst']:.1f}; without it within 2 in "
-        f"{without['2']:.0%}, the worst by {without['worst']:.1f}. The audit's advice was within 1.3 "
-        f"of the best choice in {audits:.0%} of the cases, *always use the proxy* in {always:.0%}"
+        f"Predictions with the proxy are right within a factor of 1.5 in {own['1.5']:.0%}, within "
+        f"2 in {own['2']:.0%}, the worst is off by {own['worst']:.1f}; without it within 2 in "
+        f"{without['2']:.0%}, the worst by {without['worst']:.1f}. The audit's advice was within "
+        f"1.3 of the best choice in {audits:.0%} of the cases, *always use the proxy* in "
+        f"{always:.0%}"
     )
 
 
