@@ -119,8 +119,8 @@ def read_target(frame: Frame, name: str, task: str | None = None, decimal: str =
             got = f"one class, {y.dropna().iloc[0]!r}" if y.notna().any() else "no label"
             find(f"holds {got}; two are needed, of {POLICY.fewest_of_class} labels each.", True)
         elif (counts := y.value_counts(normalize=True)).iloc[0] >= POLICY.rare:
-            most, name = counts.iloc[0], counts.index[0]
-            text = f"{most:.1%} of the labels are {name!r}: accuracy says little here. Look at "
+            most, often = counts.iloc[0], counts.index[0]
+            text = f"{most:.1%} of the labels are {often!r}: accuracy says little here. Look at "
             find(f"{text}average precision (AP), which is {1 - most:.2g} without any skill.")
     if (labels := int(y.notna().sum())) < POLICY.fewest:
         find(f"{labels} labels are too few, {POLICY.fewest} at least.", fatal=True)
@@ -177,10 +177,7 @@ class Split(NamedTuple):
     kind: str = "rows"
     column: str = ""
     codes: Any = None
-
-    def __str__(self) -> str:
-        words = {"rows": "random rows", "groups": "whole groups of {}", "time": "later rows by {}"}
-        return words[self.kind].format(self.column) + " held out"
+    words: str = "random rows held out"
 
 
 def read_split(frame: Frame, groups: str | None, time: str | None) -> Split:
@@ -208,14 +205,15 @@ def read_split(frame: Frame, groups: str | None, time: str | None) -> Split:
         # Rows without a group are groups of their own.
         alone = codes < 0
         codes = np.where(alone, codes.max() + np.cumsum(alone), codes)
-        return Split("groups", name, codes)
+        return Split("groups", name, codes, f"whole groups of {name} held out")
     times = to_numbers(plain_object(cells)) if cells.dtype.kind in "iuf" else None
     if times is None:
         form = "" if cells.dtype.kind == "M" else date_format(as_text(cells).dropna())[0]
         times = parse_dates(cells, form)
     if lost := int(times.isna().sum()):
         raise DataError(f"--time {name}: {lost} cells are no date or number: fill them in.")
-    return Split("time", name, times.rank(method="dense").to_numpy(dtype=np.int64))
+    ranks = times.rank(method="dense").to_numpy(dtype=np.int64)
+    return Split("time", name, ranks, f"later rows by {name} held out")
 
 
 def _folds(split: Split, target: Target, seed: int) -> list[tuple[Array, Array]]:
@@ -497,7 +495,7 @@ def compare_models(
         expected = _root(expected)
         measures = ("RMSE", "R²") if math.isinf(huber) else ("Huber error", "robust R²")
     return Comparison(
-        task, int(known.sum()), int((~known).sum()), len(judged), len(folds), str(split), measures,
+        task, int(known.sum()), int((~known).sum()), len(judged), len(folds), split.words, measures,
         scores, chosen, _why(scores, chosen, wanted), expected,
         bool(perfect and len(y) >= 2 * POLICY.fewest),
     )  # fmt: skip

@@ -370,19 +370,7 @@ class FittedGLM:
 
 
 def fit_all(frame: Frame, columns: Columns, target: fit.Target, best: fit.Comparison) -> TableModel:
-    """Return the chosen model, fitted to all labels, and encoded by all rows.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        The table.
-    columns : Columns
-        What its columns become, planned.
-    target : Target
-        What to predict.
-    best : Comparison
-        Which model to fit.
-    """
+    """Return the chosen model of a comparison, fitted to all labels, and encoded by all rows."""
     made, known, y = columns.refit(frame), target.known, target.labels
     X = made.transform(frame)
     about: dict[str, Any] = {"model": best.chosen, "proxyprox": __version__}

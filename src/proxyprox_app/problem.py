@@ -30,7 +30,6 @@ from proxyprox_app.tables import (
 
 Family = Literal["linear", "logistic", "softmax", "poisson", "gamma"]
 Text = Annotated[str, Field(min_length=1)]
-Strength = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -43,12 +42,11 @@ class _Section(BaseModel):
 
 
 class Model(_Section):
-    """``[model]``: what is fitted. The strength applies to the columns as scaled."""
+    """``[model]``: what is fitted. The strength applies to columns of unit variance."""
 
     family: Family
-    l2: Strength = 1e-3
+    l2: Annotated[float, Field(ge=0)] = 1e-3
     intercept: bool = True
-    standardize: bool = True
 
 
 class Target(_Section):
@@ -210,7 +208,7 @@ def read_study(config: StudyConfig, base: Path) -> Study:
             raise DataError(f"{file}: {no_column(lacking[0], each)}")
     both = pd.concat([each[used] for _, each, _ in needed], ignore_index=True)
     try:
-        columns = Columns(target.columns, scale=model.standardize, decimal=decimal).fit(both)
+        columns = Columns(target.columns, decimal).fit(both)
     except DataError as error:
         raise DataError(f"{target.file}: {error}") from error
     y = _labels(frame[label], model.family, label)

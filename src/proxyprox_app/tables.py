@@ -44,9 +44,9 @@ Mark = Literal["", ",", "."]
 
 # Lines looked at to find the separator, and the first of them that may hold a title.
 LOOKED_AT, TITLES = 200, 20
-# What stands for an empty cell, in lower case.
+# What stands for an empty cell, in lower case; "none" may be an answer, "None" is Python's.
 EMPTY = {
-    "", "na", "n/a", "#n/a", "<na>", "nan", "null", "none", "nil", "nat", "-", "--", "?", ".",
+    "", "na", "n/a", "#n/a", "<na>", "nan", "null", "nil", "nat", "-", "--", "?", ".",
     "#null!", "#div/0!", "#value!", "#ref!", "#num!", "#name?",
 }  # fmt: skip
 # Digits of a whole number up to which float64 tells it from the next.
@@ -492,10 +492,14 @@ def strip(cells: Series) -> Series:
 
     if cells.dtype == object and pd.api.types.infer_dtype(cells, skipna=True) != "string":
         made = cells.map(_stripped).astype(object)
-        empty = made.map(lambda cell: isinstance(cell, str) and cell.lower() in EMPTY)
-        return made.where(made.notna() & ~empty.astype(bool), None)
+        known = made.map(lambda cell: not isinstance(cell, str) or not _is_empty(cell))
+        return made.where(made.notna() & known.astype(bool), None)
     text = cells.astype(TEXT).str.strip()
-    return text.mask(text.str.lower().isin(EMPTY))
+    return text.mask(text.str.lower().isin(EMPTY) | (text == "None"))
+
+
+def _is_empty(cell: str) -> bool:
+    return cell.lower() in EMPTY or cell == "None"
 
 
 def as_text(cells: Series) -> Series:

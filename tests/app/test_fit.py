@@ -117,6 +117,7 @@ def test_rare_classes_are_measured_by_ranks() -> None:
     y = np.where(rng.random(1500) < 1 / (1 + np.exp(4.5 - 1.5 * x)), "event", "none")
     found, _, goal = compared(pd.DataFrame({"x": x, "y": y}), "y")
     assert "accuracy says little" in str(goal.findings[0])
+    assert (goal.name, goal.findings[0].column) == ("y", "y")
     more = {score.model: score.more for score in found.scores}
     assert more["base-rate"]["AUC"] == pytest.approx(0.5)
     assert more["erm"]["AUC"] > 0.75

@@ -135,7 +135,6 @@ def test_mistakes_are_named_before_the_first_question(rows: Path) -> None:
         (("--label", "truth"), "--label"),
         (("--as", "a=colour"), "'colour'"),
         (("--criterion", "best"), "criterion"),
-        (("--export", "labels.xls"), "--export"),
         (("--export", folder / "absent/out.csv"), "folder"),
         (("--export", folder / "there.csv"), "--overwrite"),
         (("--export", folder / "linked.csv", "--overwrite"), "--export"),

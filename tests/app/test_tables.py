@@ -46,6 +46,8 @@ class TestCsv:
              [["12345678901234567890"], [0.30000000000000004]]),
             # Gaps in many words, and a short row.
             ("a,b\nn/a,x\n?,NULL\n3\n", [[None, None, 3], ["x", None, None]]),
+            # A word that may be an answer, and how Python writes a gap.
+            ("a,b\nnone,1\nmild,None\n", [["none", "mild"], [1, None]]),
             # Codes stay text.
             ("a,b\n007,1_0\n12,x\n", [["007", "12"], ["1_0", "x"]]),
             # Titles, and a line below them that is empty.

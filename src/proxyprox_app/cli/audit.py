@@ -36,16 +36,15 @@ def audit(
     proxyprox audit my.toml --epsilon 1e-3 --budget 200 --json > audit.json
     """
     import proxyprox as pp
-    from proxyprox_app.problem import example as text_of_example
-    from proxyprox_app.problem import read_config, read_study
+    from proxyprox_app import problem
 
     if example:
-        typer.echo(text_of_example(), nl=False)
+        typer.echo(problem.example(), nl=False)
         return
     if config is None:
         raise CommandError("name a configuration, which --example prints.")
-    settings = read_config(config)
-    study = read_study(settings, config.parent.absolute())
+    settings = problem.read_config(config)
+    study = problem.read_study(settings, config.parent.absolute())
     found = pp.audit(study.problem(), epsilon=epsilon, budget=budget, rng=settings.run.seed)
     planned = pp.plan(found)
     if as_json:

@@ -299,7 +299,6 @@ def check_files(data: Path, answers: Path, export: Path | None, overwrite: bool)
     problems = {
         "would replace the rows or the answers": export.resolve()
         in (data.resolve(), answers.resolve()),
-        "needs a name that ends in .csv": export.suffix.lower() != ".csv",
         "needs a file in a folder that exists": export.is_dir() or not export.parent.is_dir(),
         "would replace a file: add --overwrite, or name another": export.exists() and not overwrite,
     }

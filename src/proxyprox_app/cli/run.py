@@ -377,10 +377,11 @@ def predict(
     if output is None:
         typer.echo(csv_text(rows), nl=False)
     screen = console.stderr()
+    told = "The model was fitted to this file; how good it is, run has printed." if own else ""
     if score is not None:
         values = [f"{k} {x:.3g}" for k, x in score.items() if k != "labels" and x is not None]
-        console.say(screen, f"{score['labels']:,} rows have a label: {', '.join(values)}.")
-    if own:
-        console.say(screen, "The model was fitted to this file; how good it is, run has printed.")
+        told = f"{score['labels']:,} rows have a label: {', '.join(values)}."
+    if told:
+        console.say(screen, told)
     if output is not None:
         console.tell_path(screen, f"{len(frame):,} predictions: {output}")
