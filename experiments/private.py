@@ -419,7 +419,7 @@ def at_edge(rival: str, setting: tuple[Any, ...]) -> list[str]:
 def compare(
     cases: Sequence[dict[str, Any]], tuning: Sequence[int], fresh: Sequence[int], *,
     processes: int, device: str, sigmas: Noise, path: Path, limit: float,
-    frozen: dict[str, Any], most_steps: int,
+    frozen: dict[str, Any], most_steps: int, rivals: Sequence[str],
 ) -> dict[str, Any]:  # fmt: skip
     """Return and write all losses by case, method and ε; rivals stop at the limit in seconds."""
     begun = time.monotonic()
@@ -443,7 +443,7 @@ def compare(
             for name in ("public", "ceiling", "ceiling of private rows"):
                 place["losses"][name] = [ready[key(case), seed][name] for seed in fresh]
         against = [case for case in cases if case.get("rivals")]
-        for case, rival in product(sorted(against, key=lambda case: case["data"]), RIVALS):
+        for case, rival in product(sorted(against, key=lambda case: case["data"]), rivals):
             if time.monotonic() - begun > 0.85 * limit:
                 break
             run_rival(rival, case, ready, out[key(case)], tuning, fresh, sigmas, device, most_steps)
@@ -574,6 +574,7 @@ def main() -> None:
     parser.add_argument("--summarise", type=Path, nargs="*", help="files of --out, not run again")
     parser.add_argument("--note", default="", help="a sentence for the record")
     parser.add_argument("--frozen", type=Path, help="a record whose rivals are taken over")
+    parser.add_argument("--rivals", nargs="*", default=list(RIVALS), help="which are run")
     parser.add_argument("--again", nargs="*", default=[], help="rivals that are tuned again")
     parser.add_argument("--most-steps", type=int, default=3000, help="the most that are tuned")
     parser.add_argument("--processes", type=int, default=2)
@@ -609,6 +610,7 @@ def main() -> None:
         cases, TUNING[: given.tuning], FRESH[: given.fresh], processes=given.processes,
         device=given.device, sigmas=json.loads(noise.read_text()), path=given.out,
         limit=given.limit, frozen=frozen, most_steps=given.most_steps,
+        rivals=given.rivals,
     )  # fmt: skip
     if given.record:
         write_record(given.record, summarise(out), measures=MEASURES)

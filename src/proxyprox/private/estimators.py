@@ -288,7 +288,7 @@ class PrivateGLM(LinearModel):
         shape = getattr(X, "shape", None)
         if shape is None:
             # The usual length, which one row does not change.
-            lengths = Counter(len(row) for row in X if isinstance(row, (list, tuple)))
+            lengths = Counter(len(row) for row in X if type(row) in (list, tuple))
             shape = (0, *(length for length, _ in lengths.most_common(1)))
         if len(shape) != 2 or not shape[1]:
             got = Words("a table without columns")

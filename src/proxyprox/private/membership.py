@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv, ndtri
 
-from proxyprox._util.validation import (
-    Words,
-    below_one,
-    flag,
-    message,
-    positive,
-    require_function,
-    whole,
-)
+from proxyprox._util import validation as check
+from proxyprox._util.validation import Words, message
 from proxyprox.private.accounting import gaussian_epsilon, require_delta
 
 
@@ -57,16 +50,13 @@ class Attack:
 
     def __str__(self) -> str:
         kind = " if it is Gaussian" if self.gaussian else ""
-        found = (
+        verdict = "REFUTED: there is a mistake" if self.refutes_claim else "not refuted: no proof"
+        claim = "." if self.claimed is None else f". The claim ε = {self.claimed:g} is {verdict}."
+        return (
             f"ε ≥ {self.epsilon:.3g} at δ = {self.delta:g}{kind}, with confidence "
             f"{self.confidence:g}: one row more or less is told by {self.runs} runs of each kind, "
-            f"with at most {self.false_alarms:.3g} false alarms and {self.misses:.3g} misses."
+            f"with at most {self.false_alarms:.3g} false alarms and {self.misses:.3g} misses{claim}"
         )
-        if self.claimed is None:
-            return found
-        if self.refutes_claim:
-            return f"{found} The claim ε = {self.claimed:g} is REFUTED: there is a mistake."
-        return f"{found} The claim ε = {self.claimed:g} stands, which is no proof of it."
 
 
 def attack(
@@ -127,24 +117,22 @@ def attack(
     >>> found.refutes_claim
     True
     """
-    require_function("release", release, ("present",))
-    delta, confidence = require_delta(delta), below_one("confidence", confidence)
-    claimed = None if epsilon is None else positive("epsilon", epsilon)
-    runs, gaussian = whole("runs", runs, least=40), flag("gaussian", gaussian)
-    if not callable(release):
-        raise TypeError(message("release", release, "callable as release(present)"))
+    check.require_function("release", release, ("present",))
+    delta, confidence = require_delta(delta), check.below_one("confidence", confidence)
+    claimed = None if epsilon is None else check.positive("epsilon", epsilon)
+    runs, gaussian = check.whole("runs", runs, least=40), check.flag("gaussian", gaussian)
     kinds: tuple[list[Any], list[Any]] = ([], [])
-    for _ in range(runs):
-        for present, kept in enumerate(kinds):
-            made = release(bool(present))
-            try:
-                kept.append(np.asarray(made, dtype=np.float64).ravel())
-            except (TypeError, ValueError) as error:
-                got = Words(f"a function that returns a {type(made).__name__}")
-                raise TypeError(message("release", got, "one that returns numbers")) from error
-            if len(kept[-1]) != len(kinds[0][0]) or not len(kept[-1]):
-                got = Words(f"{len(kinds[0][0])} numbers, then {len(kept[-1])}")
-                raise ValueError(message("release", got, "one that returns as many every time"))
+    for present in (False, True) * runs:
+        made = release(present)
+        try:
+            kinds[present].append(np.asarray(made, dtype=np.float64).ravel())
+        except (TypeError, ValueError) as error:
+            got = Words(f"a function that returns a {type(made).__name__}")
+            raise TypeError(message("release", got, "one that returns numbers")) from error
+    sizes = {len(outcome) for outcome in (*kinds[0], *kinds[1])}
+    if len(sizes) > 1 or 0 in sizes:
+        got = Words(f"{min(sizes)} numbers, and {max(sizes)}")
+        raise ValueError(message("release", got, "one that returns as many every time"))
     found = np.array(kinds)
     if not np.isfinite(found).all():
         raise ValueError(message("release", Words("numbers not finite"), "one of finite numbers"))
