@@ -420,6 +420,7 @@ def compare(
     cases: Sequence[dict[str, Any]], tuning: Sequence[int], fresh: Sequence[int], *,
     processes: int, device: str, sigmas: Noise, path: Path, limit: float,
     frozen: dict[str, Any], most_steps: int, rivals: Sequence[str],
+    own_too: bool,
 ) -> dict[str, Any]:  # fmt: skip
     """Return and write all losses by case, method and ε; rivals stop at the limit in seconds."""
     begun = time.monotonic()
@@ -432,7 +433,7 @@ def compare(
         # Seed by seed, so that what is done at the limit is paired.
         own = [(case, seed, method, e) for first in (True, False) for seed in fresh
                for case in cases for method in methods_of(case) for e in EPSILONS
-               if first == (method == "ours")]  # fmt: skip
+               if own_too and first == (method == "ours")]  # fmt: skip
         fits = [(case, seed) for case in cases
                 for seed in (*(tuning if case.get("rivals") else ()), *fresh)]  # fmt: skip
         ready = dict(zip([(key(c), s) for c, s in fits], pool.map(prepare, fits, 1), strict=True))
@@ -575,6 +576,7 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a sentence for the record")
     parser.add_argument("--frozen", type=Path, help="a record whose rivals are taken over")
     parser.add_argument("--rivals", nargs="*", default=list(RIVALS), help="which are run")
+    parser.add_argument("--rivals-only", action="store_true", help="ours is run elsewhere")
     parser.add_argument("--again", nargs="*", default=[], help="rivals that are tuned again")
     parser.add_argument("--most-steps", type=int, default=3000, help="the most that are tuned")
     parser.add_argument("--processes", type=int, default=2)
@@ -610,7 +612,7 @@ def main() -> None:
         cases, TUNING[: given.tuning], FRESH[: given.fresh], processes=given.processes,
         device=given.device, sigmas=json.loads(noise.read_text()), path=given.out,
         limit=given.limit, frozen=frozen, most_steps=given.most_steps,
-        rivals=given.rivals,
+        rivals=given.rivals, own_too=not given.rivals_only,
     )  # fmt: skip
     if given.record:
         write_record(given.record, summarise(out), measures=MEASURES)

@@ -56,11 +56,3 @@ def test_accesses_without_a_charge_are_refused(counted):
         table.family  # noqa: B018
     with pytest.raises(PrivacyBudgetError, match="access 2"):
         counted(Peeking)[1].gradient(np.zeros(3))
-
-
-def test_what_is_no_budget_and_what_has_no_rows_is_named(rows):
-    budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    for given, word in (((PrivateRows(*rows, Logistic((0, 1))), None), "budget"),
-                        ((5, budget), "rows")):  # fmt: skip
-        with pytest.raises(TypeError, match=word):
-            CountedRows(*given)

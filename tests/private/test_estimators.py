@@ -180,40 +180,22 @@ def test_categories_that_no_public_row_has_are_accepted(rows, same_support, spar
     assert abs(model.coef_[0, 3:]).max() < 3
 
 
-def test_units_of_columns_do_not_matter(parts):
-    units = np.array([1e4, 1.0, 1e-3])
-    with pytest.warns(NotPrivateWarning):
-        one, other = (
-            logistic(seed=0, bound=1e9).fit(**given)
-            for given in (parts, of_tables(parts, lambda X: X * units))
-        )
-    np.testing.assert_allclose(one.coef_, other.coef_ * units, rtol=1e-5)
-    assert "NOT PRIVATE" in str(one.privacy_)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-def test_public_rows_give_cuts_centres_and_units(parts, sparse):
-    units = np.array([1e3, 1.0, 1e-3])
-    centre = np.zeros(3) if sparse else np.array([5e3, -3.0, 1.0])
+def test_public_rows_give_cuts_centres_and_units(parts):
+    units, centre = np.array([1e3, 1.0, 1e-3]), np.array([5e3, -3.0, 1.0])
     raw = of_tables(parts, lambda X: X * units + centre)
     raw["X"][7] = 1e9
     shown = logistic().plan(raw["X_public"], raw["y_public"]).scaling
     by_hand = of_tables(raw, lambda X: np.clip(X, shown.low, shown.high) - shown.centre)
     by_hand = of_tables(by_hand, lambda X: X / shown.spread)
-    if sparse:
-        raw = of_tables(raw, scipy.sparse.csr_array)
-        assert not logistic().plan(raw["X_public"], raw["y_public"]).scaling.centre.any()
-        assert np.isfinite(logistic().fit(**raw).coef_).all()
-        return
     found = []
     for given, scale in ((raw, "public"), (by_hand, None)):
         with pytest.warns(NotPrivateWarning):
             model = logistic(seed=0, scale=scale).fit(**given)
         found.append(model.decision_function(given["X"]))
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-8)
-    z, inside = logistic(epsilon=3.0).fit(**raw), np.clip(raw["X_public"], shown.low, shown.high)
-    linear = (inside @ z.coef_.T + z.intercept_).ravel()
-    np.testing.assert_allclose(z.decision_function(inside), linear, rtol=1e-6)
+    sparse = of_tables(raw, scipy.sparse.csr_array)
+    assert not logistic().plan(sparse["X_public"], sparse["y_public"]).scaling.centre.any()
+    assert np.isfinite(logistic().fit(**sparse).coef_).all()
 
 
 @pytest.mark.parametrize("moments", [None, 0.0])
@@ -400,9 +382,3 @@ def test_public_rows_that_are_private_ones_are_refused(rows, memory):
     logistic().fit(X[::2], y[::2], X_public=X[1::2], y_public=y[1::2])
     for table in (frame, listed):
         logistic().fit(table[400:], y[400:], X_public=table[:400], y_public=y[:400])
-
-
-def test_public_labels_of_other_classes_are_named_as_public(parts):
-    labels = np.where(parts["y_public"] > 0, "yes", "no")
-    with pytest.raises((TypeError, ValueError), match=r"y_public cannot be used\. y must be"):
-        logistic().fit(**{**parts, "y_public": labels})

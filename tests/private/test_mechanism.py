@@ -88,17 +88,6 @@ def test_numeric_labels_never_raise_and_are_bounded(rows, family):
     assert np.linalg.norm(private.clipped_sum(np.array([500.0, 900.0, 800.0]), clip=0.5)) <= 3.0
 
 
-def test_long_rows_are_scaled_to_the_bound():
-    near, far = (
-        PrivateRows([[scale, scale]], [1], Logistic((0, 1)), bound=1.0).clipped_sum(
-            np.zeros(2), clip=9.0
-        )
-        for scale in (10.0, 1e200)
-    )
-    np.testing.assert_allclose(near, far)
-    assert np.linalg.norm(near) == pytest.approx(0.5)
-
-
 def test_noise_has_the_calibrated_size(rows, make):
     exact = PrivateRows(rows[0][:500], rows[1][:500], Logistic((0, 1)))
     exact, K = exact.clipped_sum(ZERO, clip=1.0, metric=METRIC), 400
@@ -214,15 +203,6 @@ def test_matched_clipping_takes_the_public_bias_off(rows):
     assert error < 1e-2 < before
 
 
-def test_a_metric_is_the_norm_of_the_inverse():
-    g, H = np.array([1.0, -2.0, 0.3]), np.diag([1.0, 0.2, 0.01])
-    expected = g @ np.linalg.solve(H + 0.05 * np.eye(3), g)
-    assert np.sum(METRIC.whiten(g) ** 2) == pytest.approx(expected)
-    np.testing.assert_allclose(METRIC.unwhiten(METRIC.whiten(g)), g)
-    trace = np.trace(np.linalg.solve(H + 0.05 * np.eye(3), H))
-    assert METRIC.degrees_of_freedom == pytest.approx(trace)
-
-
 def test_james_stein_shrinks_noise_and_keeps_signal():
     metric = Metric(np.diag([1.0, 0.2, 0.01]), damping=1e-9)
     rule = JamesStein(metric, noise=1.0)
@@ -240,16 +220,14 @@ def test_james_stein_shrinks_noise_and_keeps_signal():
 
 
 BAD = [
-    ({"epsilon": 0.0}, "epsilon"), ({"epsilon": -1.0}, "epsilon"), ({"delta": 0.0}, "delta"),
-    ({"delta": 1 / 500}, "delta"), ({"clip": None}, "clip"), ({"clip": 0.0}, "clip"),
-    ({"n_nominal": 0}, "n_nominal"), ({"releases": 0}, "releases"), ({"seed": -1}, "seed"),
-    ({"metric": Metric(np.eye(2), 1.0)}, "metric"), ({"moments": 1.0}, "moments"),
-    ({"sample_rate": 0.0}, "sample_rate"), ({"sample_rate": 0.5, "moments": 0.1}, "moments"),
-    ({"count": 1.0}, "count"), ({"sample_rate": 0.5, "count": 0.1}, "count"),
-    ({"count": 0.6, "moments": 0.6}, "moments"), ({"clip": 1e200}, "clip"),
-    ({"clip": 1e-200}, "clip"), ({"releases": 10**9}, "releases"), ({"metric": 5}, "metric"),
-    ({"matched": 5}, "matched"), ({"name": 5}, "name"), ({"budget": 5}, "budget"),
-    ({"clip": "1"}, "clip"), ({"releases": 2.5}, "releases"),
+    ("epsilon", {"epsilon": 0.0}), ("delta", {"delta": 1 / 500}), ("clip", {"clip": 0.0}),
+    ("clip", {"clip": 1e200}), ("n_nominal", {"n_nominal": 0}), ("releases", {"releases": 10**9}),
+    ("seed", {"seed": -1}), ("metric", {"metric": Metric(np.eye(2), 1.0)}),
+    ("metric", {"metric": 5}), ("moments", {"moments": 1.0}),
+    ("moments", {"sample_rate": 0.5, "moments": 0.1}),
+    ("sample_rate", {"sample_rate": 0.0}), ("count", {"sample_rate": 0.5, "count": 0.1}),
+    ("moments", {"count": 0.6, "moments": 0.6}), ("matched", {"matched": 5}), ("name", {"name": 5}),
+    ("budget", {"budget": 5}),
 ]  # fmt: skip
 
 
@@ -257,19 +235,15 @@ def test_bad_arguments_are_named(make, rows):
     X, y = rows
     family = Logistic((0, 1))
     plain = {"epsilon": 1.0, "delta": 1e-5, "releases": 1, "n_nominal": 5, "clip": 1.0}
-    calls = [(lambda options=options: make(**options), word) for options, word in BAD]
+    calls = [(word, lambda options=options: make(**options)) for word, options in BAD]
     calls += [
-        (lambda h=h: Metric(h, 1.0), "hessian")
-        for h in (2.5, np.ones((2, 3)), np.full((2, 2), np.nan))
+        ("hessian", lambda: Metric(np.full((2, 2), np.nan), 1.0)),
+        ("y must", lambda: PrivateRows(X, y[:-1], family)),
+        ("X must", lambda: PrivateRows(X[0], y[:1], family)),
+        ("label_bound", lambda: PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan)),
+        ("objective", lambda: Private(5, **plain)),
+        ("noise", lambda: JamesStein(METRIC, noise=math.nan)),
     ]
-    calls += [
-        (lambda: PrivateRows(X, y[:-1], family), "y must"),
-        (lambda: PrivateRows(X[0], y[:1], family), "X must"),
-        (lambda: PrivateRows(X, y, family, scaling=5), "scaling"),
-        (lambda: PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan), "label_bound"),
-        (lambda: Private(5, **plain), "objective"),
-        (lambda: JamesStein(METRIC, noise=math.nan), "noise"),
-    ]
-    for call, word in calls:
+    for word, call in calls:
         with pytest.raises((TypeError, ValueError), match=word):
             call()

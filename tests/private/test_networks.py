@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,9 +14,10 @@ from torch import nn  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 
 from proxyprox.private import Private  # noqa: E402
-from proxyprox.private.networks import NetworkRows  # noqa: E402
 from proxyprox.torch import Proxy, ProxyAdamW, ProxyProx  # noqa: E402
 
+EXAMPLE = Path(__file__).parents[2] / "examples/private_rows_of_networks.py"
+NetworkRows = runpy.run_path(str(EXAMPLE))["NetworkRows"]
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(30, 4, generator=GENERATOR)
 Y = torch.arange(30) % 3
@@ -88,17 +92,6 @@ def test_any_optimiser_steps_on_releases(method):
         rows.set_gradients(target)
 
 
-def test_only_what_requires_gradients_is_trained():
-    model = network()
-    model[0].requires_grad_(False)
-    rows = NetworkRows(model, cross_entropy, X, Y, classes=3)
-    assert rows.dim == sum(p.numel() for p in model[3].parameters())
-    target = Private(rows, epsilon=1.0, delta=1e-5, releases=1, n_nominal=30, clip=1.0)
-    rows.set_gradients(target)
-    assert model[0].weight.grad is None
-    assert model[3].weight.grad is not None
-
-
 def test_a_row_at_which_the_network_raises_counts_as_absent():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 3))
@@ -113,16 +106,3 @@ def test_a_row_at_which_the_network_raises_counts_as_absent():
     expected = few.clipped_sum(few.point(), clip=0.5, keep=keep)
     found = more.clipped_sum(few.point(), clip=0.5)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_arguments_are_named():
-    given = {"model": network(), "loss": cross_entropy, "inputs": X, "labels": Y, "classes": 3}
-    for name, value in (
-        ("model", None), ("model", nn.Flatten()), ("loss", 5), ("inputs", [7777]),
-        ("labels", [7777]), ("labels", Y[:-1]), ("classes", 1), ("block", 0),
-    ):  # fmt: skip
-        with pytest.raises((TypeError, ValueError), match=name) as caught:
-            NetworkRows(**{**given, name: value})
-        assert "7777" not in str(caught.value)
-    with pytest.raises((TypeError, ValueError, RuntimeError)):
-        NetworkRows(network(), cross_entropy, X[:, :2], Y, classes=3)

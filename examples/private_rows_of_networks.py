@@ -1,4 +1,12 @@
-"""Networks of private rows: per-sample gradients by ``torch.func``, released into ``.grad``."""
+"""A network's private rows without Opacus: per-sample gradients by ``torch.func``.
+
+``Private`` takes any object with ``dim``, ``rows``, ``zeros()`` and ``clipped_sum(w, ...)``. This
+one has the rows of a network, and puts releases into ``.grad``, for any optimiser. Noise comes from
+the operating system, a row with NaN or an unknown label counts as absent, and a release is charged
+before it is drawn. On digits it was no better than DP-SGD (docs/private_networks.md).
+
+    python examples/private_rows_of_networks.py
+"""
 
 from __future__ import annotations
 
@@ -35,21 +43,6 @@ class NetworkRows:
         Labels are 0 to classes − 1; left out where they are no classes.
     block : int
         Rows whose gradients are held at a time.
-
-    Examples
-    --------
-    >>> from torch.nn.functional import cross_entropy
-    >>> from proxyprox.private import Private
-    >>> X, y = torch.randn(500, 3), torch.arange(500) % 2
-    >>> model = torch.nn.Linear(3, 2)
-    >>> rows = NetworkRows(model, cross_entropy, X, y, classes=2)
-    >>> target = Private(rows, epsilon=1.0, delta=1e-5, releases=10, n_nominal=500, clip=1.0)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> for _ in range(10):
-    ...     rows.set_gradients(target)
-    ...     optimizer.step()
-    >>> print(target.spent)
-    ε = 1 at δ = 1e-05, add or remove one row; full batch, 10 releases; exact Gaussian DP
     """
 
     def __init__(
@@ -181,3 +174,20 @@ class NetworkRows:
         parts = released.split([p.numel() for p in self._params.values()])
         for p, part in zip(self._params.values(), parts, strict=True):
             p.grad = part.view_as(p).to(p)
+
+
+def main() -> None:
+    """Train a linear network with three releases."""
+    X, y = torch.randn(500, 3), torch.arange(500) % 2
+    model = torch.nn.Linear(3, 2)
+    rows = NetworkRows(model, torch.nn.functional.cross_entropy, X, y, classes=2)
+    target = Private(rows, epsilon=1.0, delta=1e-5, releases=3, n_nominal=500, clip=1.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        rows.set_gradients(target)
+        optimizer.step()
+    print(target.spent)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
