@@ -13,6 +13,7 @@ Constants of the library were set on the tables of ``--tuning``, which are other
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Sequence
@@ -227,6 +228,47 @@ def ratios(runs: list[dict[str, float]]) -> dict[str, float]:
             rival = "mixture, good" if teacher == "good" else "ours"
             found[teacher] = mean(own, own) / mean(rival, own)
     return found
+
+
+WAYS = (
+    "ours", "LogisticRegression", "LogisticRegressionCV", "SelfTrainingClassifier", "ours, good",
+    "mixture, good", "ours, useless", "ours, opposite",
+)  # fmt: skip
+
+
+def page_table(path: Path) -> str:
+    """Return the ratios of every table: those of labels alone by their number, teachers' means."""
+    record = json.loads(path.read_text())
+    numbers = list(next(iter(record["tables"].values())))
+    head = ["ours over the better of two", *(f"{n} labels" for n in numbers), *TEACHERS]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for name, rows in record["tables"].items():
+        cells = [f"{rows[n]['ratios']['alone']:.2f}" for n in numbers]
+        means = (np.mean([rows[n]["ratios"][teacher] for n in numbers]) for teacher in TEACHERS)
+        cells += [f"{mean:.2f}" for mean in means]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    found = record["summary"]
+    cells = ["" for _ in numbers[1:]]
+    for kind in ("mean", "worst"):
+        ends = [f"{found['alone'][kind]:.3f}", *cells]
+        ends += [f"{found[teacher][kind]:.3f}" for teacher in TEACHERS]
+        lines.append(f"| {kind} of all | {' | '.join(ends)} |")
+    return "\n".join(lines)
+
+
+def full_table(path: Path) -> str:
+    """Return the mean losses of every way, ± the standard error of ours − theirs."""
+    record = json.loads(path.read_text())
+    lines = [f"| table | labels | {' | '.join(WAYS)} |", "|---" * (len(WAYS) + 2) + "|"]
+    for name, rows in record["tables"].items():
+        for labels, own in rows.items():
+            cells = [
+                f"{own['losses'][way]:.3f}"
+                + (f" ± {own['errors'][way]:.3f}" if own["errors"][way] else "")
+                for way in WAYS
+            ]
+            lines.append(f"| {name} | {labels} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
