@@ -151,10 +151,3 @@ def test_a_loss_alone_draws_its_own_sample(folder, client):
     assert result.success
     assert "of its rows are the proxy" in result.method
     assert np.linalg.norm(loss.gradient(result.w)) < 1e-5
-
-
-def test_wide_rows_are_audited():
-    X = da.random.default_rng(0).normal(size=(300, 200), chunks=(150, 200))
-    loss = ppd.linear_regression(X, np.arange(300.0), l2=1e-3)
-    assert loss.value(loss.zeros()) == pytest.approx(np.mean(np.arange(300.0) ** 2) / 2)
-    assert "rounds" in str(pp.audit(pp.Problem(loss, loss.sample_rows(200))))

@@ -17,7 +17,7 @@ from sklearn.linear_model import (
     PoissonRegressor,
     Ridge,
 )
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -100,6 +100,25 @@ def test_strengths_lead_from_the_constant_model_to_the_minimiser(binary):
     ours = ProxyLogisticRegression(alpha=0.1).fit(wide, y[:40])
     theirs = LogisticRegression(C=1 / 4, tol=1e-10, max_iter=10_000).fit(wide, y[:40])
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-4)
+
+
+def test_few_labels_average_strengths_by_held_out_likelihood(binary):
+    X, y, _ = binary
+    X, y, folds = X[:60], y[:60], KFold(4)
+    alphas, likelihoods, fits = [1.0, 0.1, 0.01], [], []
+    for alpha in alphas:
+        total = 0.0
+        for train, test in folds.split(X):
+            model = LogisticRegression(C=1 / (alpha * len(train)), tol=1e-10).fit(
+                X[train], y[train]
+            )
+            total += model.predict_log_proba(X[test])[np.arange(len(test)), y[test]].sum()
+        likelihoods.append(np.exp(total))
+        fits.append(LogisticRegression(C=1 / (alpha * 60), tol=1e-10).fit(X, y).coef_)
+    found = ProxyLogisticRegression(alpha=alphas, cv=folds).fit(X, y)
+    average = np.average(np.ravel(fits).reshape(3, -1), axis=0, weights=likelihoods)
+    np.testing.assert_allclose(found.coef_.ravel(), average, rtol=1e-3, atol=1e-4)
+    assert found.alpha_ == alphas[int(np.argmax(likelihoods))]
 
 
 def test_cross_validated_fit_beats_the_unregularised_one(binary):
