@@ -133,18 +133,18 @@ class ProgressBar:
         self.of = f" of {total:,}" if total else ""
 
     def __enter__(self) -> None:
-        self.shown_at = -math.inf
+        self.shown_at, self.line = -math.inf, ""
 
     def __exit__(self, *error: object) -> None:
-        sys.stderr.write("\n")
+        sys.stderr.write(f"{self.line}\n")
 
     def after_step(self, state: Any, step: Step) -> None:
         """Write the line anew, ten times a second at most."""
+        done, what = step.ledger.target_gradients, "target gradients"
+        if self.steps:
+            done, what = step.record.k + 1, "outer steps"
+        self.line = f"\r{done:,}{self.of} {what}, {step.ledger.seconds:.0f} s "
         if time.monotonic() - self.shown_at > 0.1:
             self.shown_at = time.monotonic()
-            done, what = step.ledger.target_gradients, "target gradients"
-            if self.steps:
-                done, what = step.record.k + 1, "outer steps"
-            seconds = f"{step.ledger.seconds:.0f} s"
-            sys.stderr.write(f"\r{done:,}{self.of} {what}, {seconds} ")
+            sys.stderr.write(self.line)
             sys.stderr.flush()

@@ -74,7 +74,9 @@ class _Watch:
         self.waiting, now = False, time.monotonic()
         if now - self.raised_at >= BURST:
             self.raised_at = now
-            raise KeyboardInterrupt if self.ending is None else Terminated(self.ending)
+            if self.ending is not None:
+                raise Terminated(signal.Signals(self.ending).name)
+            raise KeyboardInterrupt
 
 
 class ending_signals:  # noqa: N801 - used like a function
@@ -159,7 +161,7 @@ def raise_if_ending() -> None:
     """Raise again for a signal that ends the process, if somebody has caught its exception."""
     watch = _of_this_thread()
     if watch is not None and watch.ending is not None:
-        raise Terminated(watch.ending)
+        raise Terminated(signal.Signals(watch.ending).name)
 
 
 def _of_this_thread() -> _Watch | None:
