@@ -202,7 +202,6 @@ def main() -> None:
     sys.path.insert(0, str(given.tree.resolve()))
     for name in LIBRARIES:
         import_module(name)
-    rows: list[dict[str, Any]] = []
     for folder in given.only:
         left, total, number = [], 0.0, 0
         with tempfile.TemporaryDirectory() as temporary:
@@ -213,16 +212,26 @@ def main() -> None:
                 left += [] if caught else [what]
         print(f"{folder}: {len(left)} of {number} survive, {total:.0f} s", *left, sep="\n  ",
               flush=True)  # fmt: skip
-        row = {"folder": folder, "mutants": number, "survive": len(left), "survivors": left}
-        rows.append({"tree": given.tree.name if given.tree != HOME else "this", **row})
-    if given.write:
-        os.chdir(HOME)
-        from experiments.records import write_record
+        row = {"folder": folder, "seed": given.seed, "mutants": number, "survive": len(left)}
+        row |= {"survivors": left, "cpu_seconds": round(total, 1)}
+        if given.write:
+            write({"tree": "this" if given.tree == HOME else "before", **row})
 
-        known = json.loads(Path(RECORD).read_text()) if Path(RECORD).exists() else []
-        done = {(row["tree"], row["folder"]) for row in rows}
-        rows = [row for row in known if (row["tree"], row["folder"]) not in done] + rows
-        write_record(RECORD, rows, measures=[name for part in FOLDERS.values() for name in part[0]])
+
+def write(row: dict[str, Any]) -> None:
+    """Put a row into the record, in place of the one of the same tree, folder and seed."""
+    before, file = Path.cwd(), HOME / RECORD
+    os.chdir(HOME)
+    sys.path.insert(0, str(HOME))
+    from experiments.records import write_record
+
+    keys = ("folder", "tree", "seed")
+    known = json.loads(file.read_text()) if file.exists() else []
+    rows = [one for one in known if any(one[key] != row[key] for key in keys)] + [row]
+    rows.sort(key=lambda one: [str(one[key]) for key in keys])
+    write_record(RECORD, rows, measures=[name for part in FOLDERS.values() for name in part[0]])
+    sys.path.remove(str(HOME))
+    os.chdir(before)
 
 
 if __name__ == "__main__":
