@@ -220,18 +220,21 @@ def main() -> None:
 
 def write(row: dict[str, Any]) -> None:
     """Put a row into the record, in place of the one of the same tree, folder and seed."""
-    before, file = Path.cwd(), HOME / RECORD
+    child = os.fork()
+    if child:
+        # In a fork: the package that writes must not be imported when the next mutants are tried.
+        os.waitpid(child, 0)
+        return
     os.chdir(HOME)
-    sys.path.insert(0, str(HOME))
+    sys.path[:0] = [str(HOME / "src"), str(HOME)]
     from experiments.records import write_record
 
-    keys = ("folder", "tree", "seed")
+    file, keys = Path(RECORD), ("folder", "tree", "seed")
     known = json.loads(file.read_text()) if file.exists() else []
     rows = [one for one in known if any(one[key] != row[key] for key in keys)] + [row]
     rows.sort(key=lambda one: [str(one[key]) for key in keys])
     write_record(RECORD, rows, measures=[name for part in FOLDERS.values() for name in part[0]])
-    sys.path.remove(str(HOME))
-    os.chdir(before)
+    os._exit(0)
 
 
 if __name__ == "__main__":
