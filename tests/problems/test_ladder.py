@@ -64,13 +64,6 @@ def test_any_depth_any_method_and_the_inner_rule_holds(method):
     assert method == pp.ProxyBFGS() or np.ma.filled(held, True).all()
 
 
-def test_a_budget_of_one_level_ends_the_run():
-    medium, coarse = levels(200, 50)
-    budget = pp.Budget(proxies={"level 2.proxy_gradients": 1})
-    result = pp.minimize(pp.Problem(FINE, pp.Problem(medium, coarse)), budget=budget)
-    assert result.status is pp.Status.BUDGET_SPENT
-
-
 @pytest.mark.parametrize("method", [pp.ProxyBFGS(), pp.DANE(eta=1e4)])
 def test_a_saved_run_resumes_bit_for_bit(method, tmp_path):
     medium, coarse = levels(200, 50)

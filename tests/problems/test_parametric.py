@@ -79,3 +79,29 @@ def test_arguments_are_checked():
     ):
         with pytest.raises(kind, match=name):
             make()
+
+
+def test_the_outputs_of_a_model_are_fitted_to():
+    seen = model([3.0, 0.7]) + 0.1 * np.cos(9 * T)
+    fine = pp.LeastSquares(lambda w: model(w) - seen)
+
+    def coarse(theta):
+        rate = np.exp(-theta[0])
+        return pp.LeastSquares(lambda w: w[0] * rate ** (w[1] * T) - seen)
+
+    result = pp.minimize(pp.Problem(fine, Parametric(coarse, [1.6], (0.1, 3.0))), np.ones(2))
+    assert result.status is pp.Status.CONVERGED
+    assert "theta[0] = 1 " in result.message
+
+
+def test_parameters_stay_where_the_last_gradients_are_small():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 6)) * np.geomspace(1, 0.1, 6)
+    target = pp.logistic_regression(X, X.sum(1) + rng.logistic(size=2000) > 0, l2=1e-3)
+    part = target.subsample(300, rng=1)
+    found = []
+    pp.minimize(
+        pp.Problem(target, Parametric(lambda theta: theta[0] * part, [2.0], (0.1, 5.0))), tol=1e-8,
+        callback=lambda step: found.append(step.state.learning.numbers[0]),
+    )  # fmt: skip
+    assert 0.8 < found[-1] < 1.25

@@ -138,7 +138,8 @@ class Fitted:
     """The parameters in use, and the target's answers that they are fitted to.
 
     ``answers`` are gradients, or the model's outputs; a loss that is not known is NaN. ``base``
-    are the parameters whose proxy's minimum was looked at last.
+    are the parameters whose proxy's minimum was looked at last, ``unit`` is the norm of the first
+    answer.
     """
 
     numbers: tuple[float, ...]
@@ -149,6 +150,7 @@ class Fitted:
     high: tuple[float, ...] = ()
     undetermined: tuple[int, ...] = ()
     base: tuple[float, ...] = ()
+    unit: float = 0.0
     leap: bool = False
 
 
@@ -190,7 +192,11 @@ class Parametric:
         limits = [np.broadcast_to(np.asarray(x, float), self.theta0.shape) for x in (low, high)]
         self.bounds = (limits[0], limits[1])
         inside = (limits[0] <= self.theta0) & (self.theta0 <= limits[1])
-        if self.theta0.ndim != 1 or not (inside & (limits[0] < limits[1])).all():
+        if (
+            self.theta0.ndim != 1
+            or not self.theta0.size
+            or not (inside & (limits[0] < limits[1])).all()
+        ):
             raise ValueError(message("theta0", theta0, f"a vector inside the bounds {bounds}"))
         self.first = build(self.theta0.copy())
         check.require("Parametric", "build(theta0)", self.first, ("value", "gradient"), "")
@@ -226,23 +232,29 @@ class Parametric:
             losses.append(secant.loss)
         points, answers, losses = (part[-policy.answers :] for part in (points, answers, losses))
         wanted = [to_numpy(answer).astype(np.float64) for answer in answers]
-        # A point far away, where gradients are huge, must not decide alone.
-        sizes = [float(np.linalg.norm(answer)) or 1.0 for answer in wanted]
-        falls = np.array(losses) - np.nanmin(losses) if np.isfinite(losses).any() else np.zeros(1)
-        compared = np.flatnonzero(falls > 0)
+        outputs = secants[0].outputs is not None
+        norms = [float(np.linalg.norm(answer)) for answer in wanted]
+        unit = state.unit or norms[0] or 1.0
+        # A point far away, where answers are huge, must not decide alone. Near the minimum the two
+        # losses differ in slope however small that is: only changes count there in full.
+        sizes = [max(norm, unit) for norm in norms]
+        changes = [] if outputs else [*np.diff(wanted, axis=0)]
+        lengths = [float(np.linalg.norm(change)) or 1.0 for change in changes]
+        best = int(np.nanargmin(losses)) if np.isfinite(losses).any() else 0
+        falls = [(i, loss - losses[best]) for i, loss in enumerate(losses) if loss > losses[best]]
 
         def misfit(theta: Array) -> Array:
             proxy = meter(self.build(theta), "")
-            if secants[0].outputs is None:
-                found = [to_numpy(proxy.gradient(w)) for w in points]
-            else:
-                found = proxy.outputs(points)
+            gradients = (to_numpy(proxy.gradient(w)) for w in points)
+            found = proxy.outputs(points) if outputs else [*gradients]
             parts = [(a - b) / size for a, b, size in zip(found, wanted, sizes, strict=True)]
-            if len(compared):
-                # The two losses may differ by a constant.
-                least = proxy.value(points[int(np.nanargmin(losses))])
-                own = np.array([proxy.value(points[i]) for i in compared]) - least
-                parts.append(own / falls[compared] - 1)
+            if changes:
+                own = np.diff(found, axis=0)
+                parts += [(a - b) / size for a, b, size in zip(own, changes, lengths, strict=True)]
+            for i, fall in falls:
+                way = float(np.linalg.norm(to_numpy(points[i] - points[best])))
+                gap = proxy.value(points[i]) - proxy.value(points[best]) - fall
+                parts.append(np.array([gap / max(fall, unit * way)]))
             return np.concatenate(parts)
 
         found = identify(misfit, state.numbers, self.bounds)
@@ -252,7 +264,8 @@ class Parametric:
         )
         return Fitted(
             found.values if moved else state.numbers, tuple(points), tuple(answers), tuple(losses),
-            found.low, found.high, found.undetermined, found.values if far else state.base, far,
+            found.low, found.high, found.undetermined, found.values if far else state.base, unit,
+            far,
         )  # fmt: skip
 
     def words(self, state: Fitted) -> str:

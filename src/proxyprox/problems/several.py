@@ -112,6 +112,8 @@ class Several(MixedProxy):
         named = dict(proxies) if isinstance(proxies, Mapping) else {}
         named = named or {str(i + 1): proxy for i, proxy in enumerate(proxies)}
         self.names = tuple(map(str, named))
+        if len(set(self.names)) < len(named):
+            raise ValueError(message("proxy", list(named), "a dict of names that differ as texts"))
         super().__init__(list(named.values()), [1 / len(named)] * len(named))
         kinds = {str(s.dtype): s for p in self.proxies if (s := facts_of(p).start) is not None}
         if len(kinds) > 1:
