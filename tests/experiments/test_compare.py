@@ -87,35 +87,6 @@ def test_the_rows_seen_are_fitted() -> None:
     assert best[2] == 0
 
 
-def test_averages_are_what_is_measured() -> None:
-    def build(eta: float) -> dict[str, Any]:
-        return {"method": pp.SGD(eta), "averaging": pp.averaging.Uniform()}
-
-    averaged = Candidate("averaged", build, 1.0, 1.0, 1.0)
-    common: dict[str, Any] = {"optimum": 0.0, "seed": 1}
-    budgets = [pp.Budget(target_gradients=count) for count in (7, 3)]
-    problem = pp.Problem(TARGET)
-    points, seven = run_candidate(
-        averaged, 0.05, problem, budget=budgets[0], at=[0, 3, 7], **common
-    )
-    _, three = run_candidate(averaged, 0.05, problem, budget=budgets[1], at=[3], **common)
-    assert points[-1]["suboptimality"] == pytest.approx(TARGET.value(seven.w), rel=1e-12)
-    assert points[1]["suboptimality"] == pytest.approx(TARGET.value(three.w), rel=1e-12)
-    plain = run_candidate(SGD, 0.05, problem, budget=budgets[0], at=[7], **common)[1]
-    assert not np.array_equal(seven.w, plain.w)
-
-
-def test_a_run_that_breaks_off_has_no_answer() -> None:
-    target = pp.poisson_regression(X, np.abs(np.round(5 * y)), batch_size=8)
-    points, answer = run_candidate(
-        SGD, 1e6, pp.Problem(target), optimum=0.0, budget=pp.Budget(target_gradients=20), seed=0,
-        at=[0, 10, 20],
-    )  # fmt: skip
-    assert not answer.success
-    assert points[0]["suboptimality"] is not None
-    assert points[-1]["suboptimality"] is None
-
-
 @dataclass(frozen=True)
 class Settings:
     offset: float = 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
 from torch import nn
@@ -27,16 +25,6 @@ def pictures(count=24, device="cpu", **options):
     pixels = torch.randint(0, 256, (count, 8, 8, 3), generator=generator).byte()
     labels = torch.arange(count) % 3
     return DeviceImages(pixels, labels, pad=2, device=device, **options), pixels, labels
-
-
-def test_plain_plans_give_the_images_normalised():
-    data, pixels, labels = pictures()
-    x, y = data.batch(data.plain_plan(torch.tensor([5, 0])))
-    expected = pixels[[5, 0]].double() / 255
-    expected = (expected - torch.tensor(data.mean)) / torch.tensor(data.std)
-    torch.testing.assert_close(x.permute(0, 2, 3, 1).double(), expected, rtol=1e-4, atol=1e-5)
-    assert y.tolist() == labels[[5, 0]].tolist()
-    assert x.is_contiguous(), "channels last only on CUDA: oneDNN crashes on some CPUs"
 
 
 def test_a_pass_covers_the_subset_once_and_positions_are_saved():
@@ -153,33 +141,6 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
         ends.append(([p.detach() for p in model.parameters()], optimizer.record.residual))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-6)
     assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-3)
-
-
-def test_full_passes_draw_batches_as_inner_steps_do():
-    """With BatchNorm, fixed or larger batches have another gradient, and training blows up."""
-    data, _, _ = pictures(dtype=torch.float64)
-    model = network().double()
-    loss = losses(data, model)
-    params = list(model.parameters())
-
-    def mean(evaluations):
-        found = []
-        for evaluate in evaluations:
-            evaluate()
-            found.append(torch.cat([p.grad.flatten() for p in params]))
-        return torch.stack(found).mean(0)
-
-    def proxy(**options):
-        return GraphedProxy(Plans(data, torch.arange(6), 3, seed=3), loss, params, **options)
-
-    alike, larger = proxy(), proxy(full_batch=6)
-    plans = [data.plain_plan(torch.tensor(rows)) for rows in itertools.combinations(range(6), 3)]
-    expected = mean(lambda plan=plan: alike.partial(plan, params) for plan in plans)
-    drawn = mean(lambda: alike.full(params) for _ in range(300))
-    error = (drawn - expected).norm() / expected.norm()
-    bias = (mean([lambda: larger.full(params)]) - expected).norm() / expected.norm()
-    assert error < 0.03
-    assert bias > 5 * error
 
 
 def test_a_graphed_proxy_on_another_subset():

@@ -113,14 +113,6 @@ def test_reads_every_ending_from_the_named_folder(folder: Path, text: bytes, end
     assert got.source == str(folder / f"tiny{ending}")
 
 
-def test_cache_comes_after_the_named_folder(folder: Path, cache: Path, text: bytes) -> None:
-    cache.mkdir(parents=True)
-    (cache / "tiny").write_bytes(text)
-    assert load("tiny", download=False).source == str(cache / "tiny")
-    (folder / "tiny").write_bytes(text.replace(b"\n", b"\r\n"))
-    assert load("tiny", download=False).source == str(folder / "tiny")
-
-
 def test_wrong_content_is_named(cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "tiny").write_bytes(b"<html>not found</html>")
@@ -134,14 +126,6 @@ def test_damaged_cache_is_replaced_by_a_download(cache: Path, server, text: byte
     server.answers["/tiny"] = (200, {}, text)
     assert load("tiny", base_url=server.url).X.shape == (20, 3)
     assert (cache / "tiny").read_bytes() == text
-
-
-def test_downloads_once_then_uses_the_cache(cache: Path, server, text: bytes) -> None:
-    server.answers["/tiny"] = (200, {}, text)
-    assert load("tiny", base_url=server.url).source == f"{server.url}/tiny"
-    assert load("tiny", base_url=server.url).source == str(cache / "tiny")
-    assert server.asked == ["/tiny"]
-    assert os.listdir(cache) == ["tiny"]
 
 
 @pytest.mark.parametrize(

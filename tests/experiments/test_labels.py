@@ -37,10 +37,6 @@ def test_teachers_err_as_often_as_they_should():
     assert np.mean(drawn.answers[:50] != drawn.y) == pytest.approx(0.25, abs=0.15)
 
 
-def test_numbers_that_leave_too_few_rows_are_left_out():
-    assert labels.usable((20, 5000, 50), rows=178) == [20, 50]
-
-
 @pytest.mark.parametrize("method", list(dict([*ALONE, *TAUGHT])))
 def test_every_method_learns(method):
     drawn = labels.draw("breast_cancer", 40, seed=1, flip=0.05)

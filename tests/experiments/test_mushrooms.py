@@ -48,10 +48,6 @@ def job(config: mushrooms.Config, method: str, panel: str = "batch 256", **chang
     return Job(panel, method, curve.batch_size, effort=1.0, **fields)
 
 
-def plain(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
-
-
 def test_panels_of_the_paper() -> None:
     config = replace(mushrooms.Config(), dataset=mushrooms.BUILT_IN)
     panels: dict[str, list[str]] = {}
@@ -72,12 +68,6 @@ def test_one_full_gradient_solves_it_at_the_price_of_all_rows() -> None:
     assert lows[2] == lows[0] > 0.1
     assert abs(lows[3]) <= 1e-14
     assert points[-1]["target_samples"] == 569
-
-
-def test_same_seed_same_points() -> None:
-    for curve in mushrooms.curves(TINY):
-        here = job(TINY, curve.method, curve.panel)
-        assert plain(mushrooms.run_job(TINY, here)) == plain(mushrooms.run_job(TINY, here))
 
 
 def test_subsample_of_all_rows_is_the_target() -> None:

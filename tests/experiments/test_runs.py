@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.report.summary import machine, versions, without_home
+from experiments.report.summary import machine, versions
 from experiments.runs import Records, RecordsError, read_records
 
 NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
@@ -83,13 +83,3 @@ def test_nothing_names_a_person_or_a_host() -> None:
     assert facts["processor"]
     assert platform.node() not in facts.values()
     assert versions()["numpy"]
-
-
-def test_home_folder_is_hidden_only_where_a_shell_expands_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
-    assert without_home("run /home/ann/a --out /home/ann") == "run ~/a --out ~"
-    assert without_home("run /home/anna/a /x/home/ann") == "run /home/anna/a /x/home/ann"
-    monkeypatch.setattr(Path, "home", lambda: Path("/"))
-    assert without_home("run /a") == "run /a"

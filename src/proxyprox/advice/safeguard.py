@@ -242,8 +242,8 @@ class GuardState:
 class SafeguardedRun:
     """A run with its rival: to the loop that drives it, it looks like the run alone.
 
-    A step works on a twin, which takes this one's place at the end: a step that is broken off
-    leaves the twin behind. Both enter what is paid in one ledger.
+    A step works on a copy, which takes this one's place at the end: a step that is broken off
+    leaves the copy behind. Both enter what is paid in one ledger.
     """
 
     def __init__(self, run: Run, rival: Method, limits: Budget | None = None) -> None:
@@ -287,12 +287,12 @@ class SafeguardedRun:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        twin = self._twin()
-        used, new = twin._plan(query.batch, ahead=1)
-        last = Purchase(query.batch, used * twin._points_at_end(query.batch), new)
-        price = twin._price([*twin._purchases_of_step(query), last])
+        other = self._twin()
+        used, new = other._plan(query.batch, ahead=1)
+        last = Purchase(query.batch, used * other._points_at_end(query.batch), new)
+        price = other._price([*other._purchases_of_step(query), last])
         # The rival's question, if it has one of its own, stays open.
-        self._become(twin)
+        self._become(other)
         return price
 
     def tell(self) -> Step:
@@ -300,18 +300,18 @@ class SafeguardedRun:
 
         After any error all arms are as they were before the call.
         """
-        twin = self._twin()
-        twin._ask_rival()
+        other = self._twin()
+        other._ask_rival()
         # What the rival's answer has cost stays paid, whatever becomes of the step.
-        self._become(twin)
-        twin = self._twin()
+        self._become(other)
+        other = self._twin()
         try:
-            step = twin._take_steps()
+            step = other._take_steps()
         except Exception:
             # An answer that leads nowhere is asked for again.
             self.leader.state = replace(self.leader.state, answer=None)
             raise
-        self._become(twin)
+        self._become(other)
         if step.note:
             logging.getLogger("proxyprox").warning(step.note)
         return step
@@ -332,10 +332,10 @@ class SafeguardedRun:
 
     def result_before_verdict(self, status: Status, detail: str = "") -> Result:
         """Return the better answer with the evidence; after an error, the leader's."""
-        twin = self._twin()
-        result = twin._choose_answer(status, detail)
+        other = self._twin()
+        result = other._choose_answer(status, detail)
         # The last comparisons are paid for: a run that goes on has them.
-        self._become(twin)
+        self._become(other)
         return result
 
     def state_dict(self) -> dict[str, Any]:
@@ -354,27 +354,27 @@ class SafeguardedRun:
             require_form("guard", state, GuardState, self.run.start)
             if not (state.proxy or state.rival):
                 raise ValueError("the safeguard has no arm left")
-        twin, paid = self._twin(), copy.copy(self.ledger)
-        twin.run.load_state_dict(run)
+        other, paid = self._twin(), copy.copy(self.ledger)
+        other.run.load_state_dict(run)
         try:
-            twin.rival.load_state_dict(rival)
+            other.rival.load_state_dict(rival)
         except CheckpointError:
             # The ledger, which both share, came with the run.
             vars(self.ledger).update(vars(paid))
             raise
-        twin.state = state
-        self._become(twin)
+        other.state = state
+        self._become(other)
 
     # -- a step -------------------------------------------------------------------------------
 
     def _twin(self) -> SafeguardedRun:
         """Return a copy that may change without this one."""
-        twin = copy.copy(self)
-        twin.run, twin.rival = copy.copy(self.run), copy.copy(self.rival)
-        return twin
+        other = copy.copy(self)
+        other.run, other.rival = copy.copy(self.run), copy.copy(self.rival)
+        return other
 
-    def _become(self, twin: SafeguardedRun) -> None:
-        vars(self).update(vars(twin))
+    def _become(self, other: SafeguardedRun) -> None:
+        vars(self).update(vars(other))
 
     def _note(self, **changes: Any) -> None:
         self.state = replace(self.state, **changes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from dataclasses import replace
 
 import pytest
@@ -14,7 +13,6 @@ from typer.testing import CliRunner  # noqa: E402
 from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
 from experiments.cifar10.__main__ import cifar10  # noqa: E402
-from experiments.cifar10.model import ResNet18  # noqa: E402
 from experiments.cifar10.results import COSTS, sentences  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
 from experiments.shared import application  # noqa: E402
@@ -35,11 +33,6 @@ CONFIG = replace(
     TINY, recipes=RECIPES, passes=1.0, width=4, train_images=96, test_images=32,
     train_evaluation=32, image_size=8,
 )  # fmt: skip
-
-
-def test_the_network_is_resnet_18():
-    assert sum(p.numel() for p in ResNet18().parameters()) == 11_173_962
-    assert ResNet18(width=4)(torch.zeros(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_from_configuration_to_report(tmp_path):
@@ -82,38 +75,6 @@ def test_an_interrupted_run_resumes_bit_for_bit(tmp_path, recipe):
         assert torch.equal(p, q)
     other = Training(CONFIG, recipe, 1, train, test)
     assert not other.load(tmp_path / "c.pt"), "another seed's checkpoint is not taken"
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(tmp_path_factory):
-    """Return the records of the recipe with everything."""
-    config = replace(CONFIG, recipes=RECIPES[3:4])
-    return experiment.run(config, tmp_path_factory.mktemp("whole"), device="cpu", report=False)
-
-
-@pytest.mark.parametrize("at", [2, 6])
-def test_an_interruption_in_a_step_loses_no_step(tmp_path, monkeypatch, uninterrupted, at):
-    config = replace(CONFIG, recipes=RECIPES[3:4])
-    advance = Training._advance
-
-    def interrupted(self, *, measured):
-        if self.step + 1 == at:
-            signal.raise_signal(signal.SIGINT)
-        advance(self, measured=measured)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Training, "_advance", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            experiment.run(config, tmp_path / "cut", device="cpu", report=False)
-    assert torch.load(tmp_path / "cut" / "checkpoint.pt")["step"] == at
-    taken = []
-    monkeypatch.setattr(
-        Training, "_advance", lambda self, **how: (taken.append(1), advance(self, **how))
-    )
-    found = experiment.run(config, tmp_path / "cut", device="cpu", report=False)
-    assert len(taken) == 6 - at
-    for a, b in zip(found, uninterrupted, strict=True):
-        assert {**a, "seconds": 0} == {**b, "seconds": 0}
 
 
 def test_a_run_that_was_cut_short_says_so():
