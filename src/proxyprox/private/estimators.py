@@ -533,20 +533,16 @@ class PrivateGLM(LinearModel):
         private, sd = target.second_moments(clip)
         # A column that is constant among public rows, one for all, say, varies among private ones
         # where it is less common: that direction, too, is flat in the public loss.
-        gap = np.abs(private - np.asarray(squares.mean(axis=0)).ravel())
-        lacking = np.maximum(gap - PRIVATE.clear * sd, 0.0)
-        z = ready.public.design.predict(ready.start.reshape(-1, family.outputs))
-        z = z.ravel() if family.outputs == 1 else z
-        usual = family.expected_curvature(z)
-        usual = usual if family.outputs == 1 else np.einsum("icc->ic", usual)
-        extra = PRIVATE.extra_curvature * float(np.mean(usual)) * lacking
-        extra = np.append(extra, 0.0) if self.fit_intercept else extra
-        extra = np.repeat(extra, family.outputs)
-        if not extra.any():
+        public = np.asarray(squares.mean(axis=0)).ravel()
+        lacking = np.maximum(np.abs(private - public) - PRIVATE.clear * sd, 0.0)
+        if not lacking.any():
             return ready.public
-        damping = ready.metric.damping
-        hessian = ready.public.hessian(ready.start) + np.diag(extra)
-        target.set_metric(Metric(hessian, damping))
+        hessian, width = ready.public.hessian(ready.start), family.outputs * len(public)
+        curvature = np.diag(hessian)[:width].sum() - width * ready.public.l2
+        usual = float(curvature) / (family.outputs * float(public.sum()))
+        extra = PRIVATE.extra_curvature * usual * np.append(lacking, [0.0] * self.fit_intercept)
+        extra = np.repeat(extra, family.outputs)
+        target.set_metric(Metric(hessian + np.diag(extra), ready.metric.damping))
         around = Quadratic(np.diag(extra), b=-extra * ready.start)
         return MixedProxy([ready.public, around], [1.0, 1.0])
 
