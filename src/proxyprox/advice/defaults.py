@@ -108,11 +108,11 @@ def choose_ends(
 ) -> tuple[int | None, Tolerances | None]:  # fmt: skip
     """Return the steps to take at most and the tolerances, if the gradients may end the run."""
     exact = bool(getattr(method, "exact", False)) or is_exact(problem.objective)
-    given = {"tol": tol, "atol": atol}
-    for name, number in given.items():
-        if number is None:
-            continue
-        given[name] = nonnegative(name, number, "It bounds the gradient's norm.")
+    numbers = {
+        name: number for name, number in (("tol", tol), ("atol", atol)) if number is not None
+    }
+    for name, number in numbers.items():
+        numbers[name] = nonnegative(name, number, "It bounds the gradient's norm.")
         if not exact:
             remedy = (
                 "Limit steps or the budget, name a method of full gradients such as "
@@ -120,8 +120,7 @@ def choose_ends(
             )
             allowed = "left out if gradients are sampled: noise never gets small"
             raise ValueError(message(name, number, allowed, remedy))
-    unset = tol is None and atol is None
-    ends = None if unset else (given["tol"] or 0.0, given["atol"] or 0.0)
+    ends = (numbers.get("tol", 0.0), numbers.get("atol", 0.0)) if numbers else None
     if steps is None and limits is None:
         if ends is None and not exact:
             raise ValueError(
@@ -129,11 +128,9 @@ def choose_ends(
                 "end. An objective whose gradients are all exact says so: exact = True."
             )
         return POLICY.most_steps, ends or (None, 0.0)
-    own = bool(getattr(method, "asks_outputs", False))
-    if (exact and method is None and alone) or own:
-        # Steps and budgets are limits: what is not needed is not spent.
-        ends = ends or (None, 0.0)
-    return steps, ends
+    # Steps and budgets are limits then: what is not needed is not spent.
+    limited = (exact and method is None and alone) or getattr(method, "asks_outputs", False)
+    return steps, ends or ((None, 0.0) if limited else None)
 
 
 def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
@@ -231,13 +228,9 @@ def note_full_gradient(problem: Problem) -> str:
     objective = problem.objective
     if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
         return ""
-    count = getattr(objective, "samples", None)
-    buys = ""
-    if count is not None:
-        buys = f" ({count_words(int(count(objective.everything())), 'sample')})"
     return (
-        f"The proxy has the target's curvature: one full gradient{buys} would solve the problem, "
-        "with method=DANE(eta=math.inf)."
+        "The proxy has the target's curvature: one full gradient would solve the problem, with "
+        "method=DANE(eta=math.inf)."
     )
 
 
@@ -259,18 +252,13 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
     if not wanted:
         return start, note
     found, begun = None, time.perf_counter()
-    if not _is_zero(problem.proxy):
+    if not isinstance(problem.proxy, Zero):
         proxy = proxy_for(problem.proxy, ledger, start)
         found = find_minimum(proxy, start, penalty=problem.penalty)
         ledger.seconds += time.perf_counter() - begun
     if found is None:
         return start, "No minimum of the proxy was found to start at: the run began as without it."
     return found, ""
-
-
-def _is_zero(proxy: Any) -> bool:
-    """Tell whether a proxy is the zero one, which costs and knows nothing."""
-    return isinstance(proxy, Zero)
 
 
 def _check_method(method: Any, problem: Problem) -> None:
@@ -286,10 +274,10 @@ def _check_method(method: Any, problem: Problem) -> None:
             remedy = method_named(method)
         raise TypeError(message("method", got, 'a method, such as ProxyProx(eta="auto")', remedy))
     objective, name = problem.objective, type(method).__name__
-    needs = tuple(dict.fromkeys((*(("everything",) if method.exact else ()), *method.needs)))
-    if is_exact(objective):
-        # Whatever it draws is all of the data.
-        needs = tuple(need for need in needs if need != "everything")
+    needs = tuple(need for need in method.needs if need != "everything")
+    # Whatever an exact objective draws is all of the data.
+    if (method.exact or "everything" in method.needs) and not is_exact(objective):
+        needs = ("everything", *needs)
     instead = "Use ProxyProx, which needs sampled gradients only."
     options = facts_of(objective).options
     lacking = [options[need] for need in needs if need in options and not has(objective, need)]
@@ -298,12 +286,9 @@ def _check_method(method: Any, problem: Problem) -> None:
     if rule.measures:
         require_allowed(objective, "measured step sizes")
     if method.two_points and not getattr(objective, "repeatable", True):
-        once = "ProxyProx or AuxMom"
-        if "correction" in getattr(method, "__dataclass_fields__", {}):
-            once = "correction=Plain() or EMA(0.1), which ask once"
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "
-            f"its batches are not repeatable. Use {once}."
+            "its batches are not repeatable. Use AuxMom, or ProxyProx with correction=EMA(0.1)."
         )
 
 
@@ -347,23 +332,20 @@ def _choose_stop(
         return own.stop, f" (the default of {type(method).__name__})"
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
-        if own.inner is not None:
-            why = " (the default without a proximal term, as published)"
-            return Steps(POLICY.solver_steps), why
-        return Relative(POLICY.small), " (the default without a proximal term)"
+        why = " (the default without a proximal term)"
+        return (Relative(POLICY.small) if own.inner is None else Steps(POLICY.solver_steps)), why
     mu = getattr(problem.objective, "strong_convexity", None) or 0.0
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
     if expected_steps is not None:
-        why = " (the default: the objective is not known to be strongly convex)"
-        return Convex(expected_steps), why
+        return Convex(expected_steps), " (the default: L is not known to be strongly convex)"
     return SDane(), " (the default: neither μ nor the number of steps is known)"
 
 
 def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     """Refuse a limit on what is never counted in this run: it would not end it."""
     objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
-    free = _is_zero(proxy) or not getattr(method, "uses_proxy", True)
+    free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
     uncounted = {"proxy_gradients": "the method uses no proxy"} if free else {}
     for name in ("cost", "epsilon"):
         if getattr(objective, name, None) is None:
