@@ -11,6 +11,7 @@ largest share of samples that a safeguarded run drew beyond those of its steps.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,24 @@ def rivals(target: Any, steps: int, seeds: int) -> dict[str, dict[str, float]]:
         | ({"auto": excess(alone(method, target, steps, seeds), sgd)} if method else {})
         for name, (method, _) in RIVALS.items()
     }
+
+
+def guard_table(file: Path) -> str:
+    """Return the excess with useless proxies, from least to most, and that of lone rivals."""
+    found = json.loads(file.read_text(encoding="utf-8"))
+    names = list(next(iter(found["rivals"].values())))
+    lines = [f"| target | with rows | functions | {' | '.join(names)} |"]
+    lines.append("|" + "---|" * (3 + len(names)))
+    for target, rows in found["targets"].items():
+        cells = []
+        for column in ("safeguard", "without_erm"):
+            ends = sorted(100 * row[column] for row in rows.values())
+            cells.append(f"{ends[0]:+.1f} … {ends[-1]:+.1f}")
+        for rival in found["rivals"][target].values():
+            shares = (rival.get(kind) for kind in ("tuned", "auto"))
+            cells.append(" / ".join(f"{100 * share:+.1f}" for share in shares if share is not None))
+        lines.append(f"| {target} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
