@@ -1,4 +1,4 @@
-"""How many gradients the default takes on small problems of many kinds: one more is a regression."""
+"""Gradients that the default pays for on small problems of many kinds: more are a regression."""
 
 from __future__ import annotations
 
