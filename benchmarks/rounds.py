@@ -28,7 +28,7 @@ import rounds_rivals as rivals
 from experiments.figures import draw_panels
 from experiments.records import write_record
 from proxyprox._util.files import atomic_output, atomic_write_text
-from proxyprox.inner.exact import minimise_exactly
+from proxyprox.inner.exact import find_minimum, minimise_exactly
 from rounds_cases import Case, Target, cases, quadratic, text
 
 SEEDS = 5
@@ -45,7 +45,7 @@ MEASURES = [
     "src/proxyprox/run.py", "src/proxyprox/problems/glm.py",
 ]  # fmt: skip
 SHARES = ("1 %", "5 %", "20 %")
-OURS, DANE = "ours, default", 'DANE("auto")'
+OURS, DANE, NEWTON = "ours, default", 'DANE("auto")', "Newton from ŵ"
 
 
 @dataclass
@@ -80,7 +80,10 @@ def measure(case: Case, seeds: int) -> list[Record]:
     found: dict[str, list[rivals.Rounds]] = {}
     for seed in range(seeds):
         proxy = case.make(target.loss, seed)
-        for name, solver in {} if case.useless else _solvers(target, proxy).items():
+        solvers = {NEWTON: _newton(target, proxy)} | (
+            {} if case.useless else _solvers(target, proxy)
+        )
+        for name, solver in solvers.items():
             found.setdefault(name, []).append(rivals.rounds_of(target, LIMIT, solver))
         if not case.useless or seed == 0:
             run = library(target, proxy, {"method": pp.DANE(eta="auto")}, LIMIT_OF_DANE)
@@ -105,6 +108,14 @@ def best_damping(target: Target, proxy: Any, start: Any) -> Callable[[rivals.Rou
     return solvers[int(np.argmin(runs))]
 
 
+def _newton(target: Target, proxy: Any) -> Callable[[rivals.Rounds], Any]:
+    """Return Newton's method from the proxy's minimum; from 0 if the proxy has none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = find_minimum(proxy, target.start)
+    return rivals.newton(target.start if start is None else start)
+
+
 def _solvers(target: Target, proxy: Any) -> dict[str, Callable[[rivals.Rounds], Any]]:
     """Return the rivals that begin at the proxy's minimum."""
     start = minimise_exactly(proxy, target.start, tol=1e-9)
@@ -114,7 +125,6 @@ def _solvers(target: Target, proxy: Any) -> dict[str, Callable[[rivals.Rounds], 
     else:
         for memory in (10, 50):
             found[f"L-BFGS ({memory}) from ŵ"] = rivals.lbfgs(start, memory)
-        found["Newton from ŵ"] = rivals.newton(start)
     if target is text() and proxy.design.rows > 2000:
         return found
     metric = rivals.Metric(proxy, start)

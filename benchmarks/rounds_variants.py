@@ -137,6 +137,11 @@ class Setting:
 Variant = Callable[[Setting, float, rivals.Rounds], Any]
 
 
+def newton(s: Setting, lam: float, loss: rivals.Rounds) -> None:
+    """Newton's method with the target's own Hessian, which comes with its round for nothing."""
+    rivals.newton(s.start)(loss)
+
+
 def dane(s: Setting, lam: float, loss: rivals.Rounds) -> None:
     """DANE (Shamir, Srebro, Zhang 2014): w ← argmin L̂ + ⟨∇h(w), ·⟩ + λ/2 ‖· − w‖²."""
     prox, w = s.proximal_map(lam), s.start
@@ -337,6 +342,7 @@ VARIANTS: dict[str, tuple[Variant, tuple[float, ...]]] = {
     "L-BFGS in the metric at ŵ, best λ": (lbfgs_in_metric, GRID),
     "L-BFGS in the metric at ŵ, λ = 0": (lbfgs_in_metric, (0.0,)),
     "L-BFGS in the metric at ŵ, λ = 0.03 δ": (lbfgs_in_metric, (0.03,)),
+    "Newton from ŵ": (newton, (0.0,)),
 }
 
 
