@@ -238,6 +238,13 @@ def test_a_sum_beside_a_mean_is_said():
         loss(TARGET[0]).backward()
         with pytest.warns(ProxyScaleWarning, match="sum over the batch"):
             optimizer.step()
+    # Long steps on the proxy change its gradient: that is not another unit.
+    sgd = torch.optim.SGD(model.parameters(), lr=3.0)
+    optimizer = Proxied(sgd, proxy=Proxy(CHEAP, loss), way="interleaved", target_steps=4)
+    loss(TARGET[0]).backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ProxyScaleWarning)
+        optimizer.step()
 
 
 def test_a_proxy_that_is_not_finite_leaves_the_weights():

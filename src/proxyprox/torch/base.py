@@ -90,16 +90,13 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
         """
         if self.is_trial_step(closure):
             return None
-        if closure is not None:
-            self.before_closure()
+        if closure is not None and hasattr(self, "pretrain"):
+            self.pretrain()
         begun = time.perf_counter()
         with torch.enable_grad():
             loss = None if closure is None else closure()
         self.advance(begun)
         return loss
-
-    def before_closure(self) -> None:
-        """Do what comes before the first gradient of the target."""
 
     def pay(self, begun: float) -> None:
         """Enter a step on one gradient of the target that began at a time."""

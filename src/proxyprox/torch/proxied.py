@@ -150,7 +150,7 @@ class Proxied(ProxyOptimizer):
         self._optimizer, self._warned = optimizer, False
         # Of the step in progress, 1 after its step on the target.
         self._between, self._taken = 0, 0
-        self._rises, self._scale = list[float](), 0.0
+        self._rises, self._scale, self._first = list[float](), 0.0, 0.0
         self._residual: Any = math.nan
         self._displacement: Any = math.nan
         groups, defaults = optimizer.param_groups, optimizer.defaults
@@ -178,10 +178,6 @@ class Proxied(ProxyOptimizer):
             self.ledger.seconds += time.perf_counter() - begun
         return max(0, left - number)
 
-    def before_closure(self) -> None:
-        """Take the proxy steps that come before the first gradient of the target."""
-        self.pretrain()
-
     def advance(self, begun: float) -> None:
         """Take one step on the target with the gradients in ``.grad``, and those on the proxy."""
         params = [p for p in parameters_of(self) if p.grad is not None]
@@ -197,7 +193,7 @@ class Proxied(ProxyOptimizer):
         self._between = 0
 
     def _take_step(self, params: list[Any], target: Sequence[Any]) -> None:
-        way, first, self._between = self.way, self._k == 0, 0
+        way, before, self._between = self.way, float(self._residual), 0
         due = way.planned(self._k + 1, self.target_steps) - self._taken
         correction = None
         if due > 0 and way.theta:
@@ -210,8 +206,10 @@ class Proxied(ProxyOptimizer):
         due = way.planned(self._k + 1, self.target_steps) - self._taken
         if due > 0:
             self._step_on_proxy(params, due, correction)
-        if self._probe and first and math.isfinite(float(self._residual)):
-            checks.compare_lengths(float(self._residual), checks.length(target))
+        if self._probe and self._k == 0 and self._taken:
+            # The proxy's gradient nearest to w_0: the last of those before, or the first after it.
+            nearest = before if math.isfinite(before) else float(self._first)
+            checks.compare_lengths(nearest, checks.length(target))
 
     @contextmanager
     def _undone_if_failing(self, params: list[Any]) -> Iterator[list[Any]]:
@@ -294,6 +292,7 @@ class Proxied(ProxyOptimizer):
             if self._probe and self._taken == 0:
                 checks.check_loss(value)
                 checks.check_dependence(params)
+                self._first = checks.total_norm(gradients(params))
             if t == 0 and looks:
                 batch, before = drawn, float(value)
                 linear = inner_product(correction, params)
