@@ -42,8 +42,6 @@ class Proxied(ProxyOptimizer):
     ==============  ===========================================================================
     "late"          all proxy steps first, at a constant rate; then the target, while the rate
                     falls. The default if ``target_steps`` is known
-    "late, mixed"   nearly all of them first; the others between the target's steps, which count
-                    twice. For a proxy that is a part of the target
     "growing"       target steps become more and more frequent
     "interleaved"   as many proxy steps after every target step. The default otherwise
     "joint"         the same, and the target's step also has the gradient of a proxy batch

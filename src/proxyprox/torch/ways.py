@@ -124,7 +124,6 @@ class Way:
 
 WAYS = {
     "late": Way(before=1.0),
-    "late, mixed": Way(before=0.9375, weight=2.0),
     "interleaved": Way(),
     "growing": Way(growth=2.0),
     "joint": Way(joint=True),
@@ -169,5 +168,5 @@ def default_way(
     one_of("target_rows", target_rows, ("fresh", "reused"))
     reused = {"wrong labels": "fine-tuned", "teacher": "fine-tuned"}
     one_of("proxy", proxy, ("part", "other data", *reused))
-    fresh = "late, mixed" if proxy == "part" else "late"
-    return as_way(fresh if target_rows == "fresh" else reused.get(proxy, "growing"), proxy_steps)
+    name = "late" if target_rows == "fresh" else reused.get(proxy, "growing")
+    return as_way(name, proxy_steps)
