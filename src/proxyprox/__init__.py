@@ -11,7 +11,7 @@ True
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from proxyprox._public import *  # noqa: F403
