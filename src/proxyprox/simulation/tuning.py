@@ -54,6 +54,7 @@ class GuardedState:
     turned: list[int] = field(default_factory=list)
     reach: float = math.inf
     plain: bool = False
+    bound: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ class GuardedProxyProx(Method):
     eta : float, callable or StepSize
         Step size of ProxyProx.
     change : float, optional
-        The largest ``‖w − w_k‖`` of a step, in units of ``scales``.
+        The largest ``‖w − w_k‖`` of a step, in units of ``scales``; by default ``‖w0‖``, if w0 is
+        not zero.
     tolerance : float
         Relative increase of the observed cost that noise may explain.
     scales : tuple of float, optional
@@ -117,7 +119,8 @@ class GuardedProxyProx(Method):
 
     def init(self, w0: Vector, problem: Any) -> GuardedState:
         """Start at w0, of which nothing is known yet."""
-        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan)
+        bound = self.change or self._length(w0) or math.inf
+        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan, bound=bound)
 
     def ask(self, state: GuardedState) -> Request:
         """Ask for cost and gradient at the trial point."""
@@ -163,17 +166,20 @@ class GuardedProxyProx(Method):
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
-        """Return a step of SGD's: one over the simulator's curvature, or to half of the cost."""
+        """Return a step of SGD's: to half of the cost, but not far beyond the simulator's curvature.
+
+        If one over the curvature is shorter, it is the mean of both.
+        """
         slope = state.gradient * self._units(state.gradient) ** 2
         fall = max(dot(state.gradient, slope), math.ulp(0.0))
         # Half of a cost means something if no cost is below zero.
         aimed = TUNING.halfway * state.value / fall if state.value > 0 else math.inf
-        length = min(aimed, step.eta)
+        length = min(aimed, math.sqrt(aimed * step.eta / TUNING.eta))
         return state.centre - length * slope
 
     def _within(self, state: GuardedState, trial: Vector) -> Vector:
         """Return the trial, drawn towards the centre if it is too far away."""
-        most = min(state.reach, math.inf if self.change is None else self.change)
+        most = min(state.reach, state.bound)
         away = self._length(trial - state.centre)
         return trial if away <= most else state.centre + (trial - state.centre) * (most / away)
 
@@ -305,7 +311,8 @@ def tune(
         Step size; by default 30 over the simulator's largest curvature at the start, 10 over it
         after identification.
     change : float, optional
-        The largest change of the policy in a step, as a norm in units of ``scales``.
+        The largest change of the policy in a step, as a norm in units of ``scales``; by default the
+        norm of the first policy.
     scales : sequence of float, optional
         A typical size of each parameter, if they have different units.
     tolerance : float
