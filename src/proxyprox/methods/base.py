@@ -25,9 +25,8 @@ from array_api_compat import is_array_api_obj
 from proxyprox._util.arrays import Matrix, Vector, changed
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.result import Status
-from proxyprox.stepsizes.auto import AutoStep, as_step_size
+from proxyprox.stepsizes.auto import AutoStep, WithoutProxy, as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
-from proxyprox.stepsizes.distance import WithoutProxy
 
 
 @dataclass(frozen=True)
