@@ -677,11 +677,13 @@ def damped_step(
     here = phi.value(at.w) if at.value is None else at.value
     if not math.isfinite(here):
         raise NonFiniteError("the proxy's value is not finite where its gradient is")
+    # Rounding may hide the decrease along a direction of unknown length.
+    blur = rounding(at.w, 1) * abs(here) if longer else 0.0
     step, faulty = 1.0, False
     while step > SolverPolicy.shortest:
         trial = at.w + step * direction
         value = phi.value(trial)
-        if math.isfinite(value) and value <= here + SolverPolicy.sufficient * step * slope:
+        if math.isfinite(value) and value <= here + blur + SolverPolicy.sufficient * step * slope:
             point = full if step == 1.0 else _finite_point(phi, trial)
             # A value that did not move is rounding: only a smaller gradient is progress then.
             if point is not None and (value < here or point.residual < at.residual):
@@ -691,7 +693,8 @@ def damped_step(
         step /= 2
     if convex and full is not None and full.residual < at.residual:
         return full
-    if faulty:
+    # A search of unknown length turns back there, and ends.
+    if faulty and not longer:
         raise NonFiniteError("the proxy's gradient is not finite where its value is")
     return None
 

@@ -158,14 +158,18 @@ class NewtonCG(Solver):
 
     def _direction(self, phi: Subproblem, point: Point, tolerance: float) -> Vector:
         """Return d with ``‖∇²φ d + ∇φ‖ ≤ tolerance``, or the best before negative curvature."""
-        # Squares of very small or large gradients under- or overflow: the system is solved scaled.
-        least, most = (1e-10, 1e10) if arrays.dtype_name(point.w) == "float32" else (1e-100, 1e100)
-        scale = arrays.power_of_two(point.residual, point.w, least, most)
+        scale = _unit(point)
         downhill = -point.gradient if scale == 1 else -scale * point.gradient
         apply = partial(phi.hvp, point.w)
         direction = conjugate_gradients(apply, downhill, scale * tolerance, self.max_products)
         direction = direction if norm(direction) > 0 else downhill
         return direction if scale == 1 else direction / scale
+
+
+def _unit(point: Point) -> float:
+    """Return what to multiply gradients with, if squares of such ones under- or overflow."""
+    least, most = (1e-10, 1e10) if arrays.dtype_name(point.w) == "float32" else (1e-100, 1e100)
+    return arrays.power_of_two(point.residual, point.w, least, most)
 
 
 def conjugate_gradients(
@@ -326,22 +330,24 @@ class LBFGS(Solver):
     def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
         """Return the step along the direction of the last secants, or of the gradient."""
         secants: Secants = ()
+        unit, length = 0.0, 1.0
 
         def step(at: Point, _: float) -> Point | None:
-            nonlocal secants
-            moved = None
+            nonlocal secants, unit, length
+            unit, moved = unit or _unit(at), None
+            gradient = unit * at.gradient
             if secants:
                 S, Y = secants
                 scale = dot(S[-1], Y[-1]) / dot(Y[-1], Y[-1])
-                direction = -inverse_product(lambda q: scale * q, S, Y, at.gradient)
+                direction = -inverse_product(lambda q: scale * q, S, Y, gradient)
                 moved = damped_step(phi, at, direction, longer=True)
             if moved is None:
-                secants = ()
-                shortened = at.gradient / max(at.residual, 1.0)
-                moved = damped_step(phi, at, -shortened, longer=True)
+                # Of the length of the last step; nothing is known of the first one's.
+                secants, direction = (), -(length / (unit * at.residual)) * gradient
+                moved = damped_step(phi, at, direction, longer=True)
             if moved is not None:
-                change = moved.gradient - at.gradient
-                secants = add_secant(secants, moved.w - at.w, change, self.history)
+                s, change = moved.w - at.w, unit * (moved.gradient - at.gradient)
+                secants, length = add_secant(secants, s, change, self.history), norm(s)
             return moved
 
         return step, None
