@@ -34,11 +34,8 @@ from proxyprox.stopping import Criterion, Progress
 
 __all__ = ["Query", "Step"]
 
-# Gradients remembered: the centre, the start and the point just reached.
-KEPT = 3
 # Points and the proxy's gradients there, the newest last.
 Remembered = tuple[tuple[Vector, Vector], ...]
-VALUE = "the target's value"
 
 
 class MeteredProxy:
@@ -53,7 +50,7 @@ class MeteredProxy:
     """
 
     learns = False
-    kept = KEPT
+    kept = 3  # gradients: those at the centre, at the start and at the point just reached
 
     def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
         self.proxy, self.ledger = proxy, ledger
@@ -353,7 +350,7 @@ def answer_query(objective: Any, query: Query) -> Told:
         gradients = [first, *(ask(w, query.batch) for w in others)]
     if before is not None:
         extra["target_calls"] = objective.evaluations - before
-    number = None if value is None else scalar(VALUE, value)
+    number = None if value is None else scalar("the target's value", value)
     return Told(tuple(gradients), halves, number, extra)
 
 
@@ -371,13 +368,9 @@ def charging_calls(objective: Any, ledger: Ledger) -> Iterator[None]:
 
 
 def reports_values(objective: Any) -> bool:
-    """Tell whether the objective has values that a report may ask for."""
-    return has(objective, "value") and not accounted(objective)
-
-
-def accounted(objective: Any) -> bool:
-    """Tell whether a value of the objective would have to be paid for."""
-    return any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
+    """Tell whether the objective has values that a report may ask for: they are not paid for."""
+    paid = any(getattr(objective, name, None) is not None for name in ("cost", "epsilon"))
+    return has(objective, "value") and not paid
 
 
 def check_answers(
@@ -403,7 +396,7 @@ def check_answers(
         raise ValueError(message("gradients", got, allowed, "Give arrays, not lists of numbers."))
     # Copied: whoever answers may reuse the buffer.
     checked = tuple(map(copy_array, check_gradients(query, gradients)))
-    return checked, None if value is None else scalar(VALUE, value)
+    return checked, value
 
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
@@ -487,7 +480,8 @@ def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:
         next(iter(halves), ()), (list, tuple)
     )
     pairs, gaps = halves if several else [halves], []
-    if not 0 < len(pairs) <= len(query.points) or any(_length(pair) != 2 for pair in pairs):
+    two = [hasattr(pair, "__len__") and len(pair) == 2 for pair in pairs]
+    if not 0 < len(pairs) <= len(query.points) or not all(two):
         allowed = "a pair of gradients, or a list of pairs, one for each of the query's points"
         raise ValueError(message("halves", halves, allowed))
     for point, pair in zip(query.points, pairs, strict=False):
@@ -495,10 +489,6 @@ def noise(query: Query, halves: Any) -> tuple[float | None, tuple[Vector, ...]]:
         gaps.append((first - second) / 2)
     # Halves that happen to be equal, such as one row drawn twice, do not make the gradient exact.
     return max(square(norm(gaps[0])), sys.float_info.min), tuple(gaps)
-
-
-def _length(x: Any) -> int:
-    return len(x) if hasattr(x, "__len__") else 0
 
 
 class Purchase(NamedTuple):

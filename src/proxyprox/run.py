@@ -427,6 +427,7 @@ class Run:
     stop = property(attrgetter("parts.stop"), doc="When an inner solve is good enough.")
     averaging = property(attrgetter("parts.averaging"), doc="Which point is the answer.")
     step_size = property(attrgetter("parts.step_size"), doc="The method's step-size rule.")
+    path = property(attrgetter("state.path"), doc="The target's answers along the way.")
 
     # -- ask and tell -----------------------------------------------------------------------
 
@@ -644,11 +645,6 @@ class Run:
         A line search that goes on has not failed yet, however many trials it takes.
         """
         return outcome.stalled(self.parts, self.state)
-
-    @property
-    def path(self) -> GradientPath:
-        """The target's answers along the way."""
-        return self.state.path
 
     def result(self, status: Status = Status.RUNNING, detail: str = "") -> Result:
         """Return the answer so far; gradients that tell of divergence change the status.
