@@ -174,7 +174,7 @@ class GuardedProxyProx(Method):
         fall = max(dot(state.gradient, slope), math.ulp(0.0))
         # Half of a cost means something if no cost is below zero.
         aimed = TUNING.halfway * state.value / fall if state.value > 0 else math.inf
-        length = min(aimed, math.sqrt(aimed * step.eta / TUNING.eta))
+        length = min(aimed, step.eta, math.sqrt(aimed * step.eta / TUNING.eta))
         return state.centre - length * slope
 
     def _within(self, state: GuardedState, trial: Vector) -> Vector:
