@@ -135,12 +135,6 @@ def test_no_value_on_either_side_is_an_error_of_the_target_and_nan_of_the_proxy(
     assert np.isnan(ValueProxy(spike).gradient(W)).all()
 
 
-def test_where_the_loss_is_not_finite_no_differences_are_paid_for():
-    loss = ValueObjective(lambda w: np.inf)
-    assert np.isnan(loss.gradient(W)).all()
-    assert loss.evaluations == 1
-
-
 @pytest.mark.parametrize("kind", [ValueObjective, ValueProxy])
 def test_arithmetic_that_fails_is_nan_after_the_first_point(kind):
     def root(w):
@@ -181,13 +175,6 @@ def test_what_is_refused():
                 ValueObjective(f, **{name: value}).gradient(W)
 
 
-def test_float32_takes_steps_that_its_rounding_shows():
-    w = W.astype(np.float32)
-    gradient = ValueObjective(f).gradient(w)
-    assert gradient.dtype == np.float32
-    np.testing.assert_allclose(gradient, slope(W), atol=2e-2)
-
-
 # -- other libraries ------------------------------------------------------------------------------
 
 
@@ -211,17 +198,6 @@ def test_torch_is_found_by_what_the_function_returns():
     np.testing.assert_allclose(ValueProxy(refuses).hessian(W), bend(W), atol=1e-14)
 
 
-def test_tensors_without_a_graph_are_differenced():
-    torch = pytest.importorskip("torch")
-    for function in (lambda w: float(f(w.detach())), lambda w: f(np.asarray(w))):
-        loss = ValueObjective(function)
-        gradient = loss.gradient(torch.tensor(W))
-        assert loss.gradient_source == "2-point differences"
-        np.testing.assert_allclose(gradient.numpy(), slope(W), atol=1e-6)
-    with pytest.raises(TypeError, match="tensor that depends on w"):
-        ValueObjective(lambda w: float(f(w.detach())), gradients="torch").gradient(W)
-
-
 def test_jax_is_found_by_what_the_function_returns():
     jax = pytest.importorskip("jax")
 
@@ -241,29 +217,3 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "jax", None)
     with pytest.raises(ImportError, match=r"jax.*proxyprox\[jax\]"):
         Problem(f, f, gradients="jax")
-
-
-def test_a_problem_passes_on_the_bounds_of_its_penalty():
-    class Inside:
-        lower, upper = W, None
-
-        def value(self, w):
-            return 0.0
-
-        def prox(self, w, step):
-            return np.maximum(w, W)
-
-        def distance(self, w, gradient):
-            return 0.0
-
-    seen = []
-
-    def watched(w):
-        seen.append(w)
-        return f(w)
-
-    problem = Problem(watched, watched, penalty=Inside())
-    problem.objective.gradient(W)
-    problem.proxy.gradient(W)
-    assert len(seen) == 5 + 5
-    assert all((w >= W).all() for w in seen)

@@ -9,7 +9,6 @@ from proxyprox.simulation import (
     Limits,
     RobotError,
     RolloutObjective,
-    SimulatedRobot,
     Trajectory,
     TrajectoryAdjoint,
     tune,
@@ -68,13 +67,6 @@ def test_rollouts_that_began_in_one_state_are_compared_in_pairs():
     assert paired.trusted() is other
 
 
-def test_one_rollout_says_nothing_unless_the_robot_is_exact():
-    first, other = observed(0.0, [5.0]), observed(1.0, [1.0])
-    noisy = Evidence([first, other], first.w, each=1)
-    exact = Evidence([first, other], first.w, each=1, exact=True)
-    assert (noisy.trusted(), exact.trusted()) == (None, other)
-
-
 def test_the_lowest_of_many_must_be_clearer_than_one_alone():
     first, low = observed(0.0, [5.0, 6.0]), observed(1.0, [3.8, 4.6])
     same = [observed(2.0 + k, [5.0, 6.0]) for k in range(20)]
@@ -96,15 +88,6 @@ def test_a_policy_is_trusted_by_rollouts_that_it_was_not_chosen_by():
     # Two rollouts of each do not say how much costs spread.
     few = [observed(0.0, [100.0]), observed(1.0, [11.0, 12.0, 10.5])]
     assert Evidence(few, first.w, each=1).trusted() is None
-
-
-def test_a_correction_that_is_larger_than_the_costs_is_not_used():
-    far = np.array([3.0, -3.0])
-    first = observed(0.0, 5.0 + far, excess=far)
-    others = [observed(1.0 + k, 1.0 + far / 2, excess=2 * far) for k in range(3)]
-    evidence = Evidence([first, *others], first.w, each=2)
-    assert not evidence.adjusted
-    assert min(one.costs.min() for one in evidence.observed) == -0.5
 
 
 def test_a_worst_cost_that_is_exceeded_is_named():
@@ -187,11 +170,3 @@ def test_an_answer_that_is_not_clear_is_run_beside_the_start_on_the_same_seeds()
     own = {number for w, number in checks if w == start.tobytes()}
     assert own & {number for w, number in checks if w != start.tobytes()}
     assert len(asked) <= 16
-
-
-def test_a_robot_that_never_varies_needs_no_check():
-    world = World(noise=0.0)
-    robot = SimulatedRobot(world.robot.robot.system, np.ones((1, 2)))
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy, rollouts=1))
-    assert robot.deterministic
-    assert tune(target, world.proxy, rollouts=6).result.ledger.target_samples == 6

@@ -68,15 +68,6 @@ def test_adjoints_are_the_slow_gradient(name, limits):
     np.testing.assert_allclose(proxy.gradient(w), slow, rtol=1e-5, atol=1e-6)
 
 
-def test_what_the_policy_sees_may_be_a_function_of_the_state():
-    def observe(x):
-        return np.stack([np.sin(x[:, 0]), np.cos(x[:, 0]), x[:, 1]], axis=1)
-
-    task = Task(LinearPolicy(lambda o, t: o, 3, 1), 10, cost, final, observe)
-    proxy, w = SimulatorProxy(task, cart(), resets, count=3), np.array([-0.4, 0.2, -0.3])
-    np.testing.assert_allclose(proxy.gradient(w), slow_gradient(proxy.value, w), rtol=1e-5)
-
-
 def test_the_hessian_is_exact_where_system_policy_and_cost_are_quadratic():
     """Open-loop actions of a linear system, with a quadratic cost."""
     system = FunctionSystem(lambda x, u: x + 0.1 * np.hstack([x[:, 1:], u]), 2, 1)

@@ -8,10 +8,7 @@ import pytest
 import proxyprox as pp
 from proxyprox.simulation import (
     FunctionSystem,
-    GuardedProxyProx,
-    GymnasiumRobot,
     LinearPolicy,
-    MuJoCoSystem,
     Parameter,
     Policy,
     RolloutBudget,
@@ -47,27 +44,6 @@ def test_costs_of_a_journal_are_those_of_the_task_as_it_is_now(world, tmp_path):
     assert first.value_and_gradient(W, BATCH)[0] == value
 
 
-def test_costs_that_the_robot_measured_are_kept(world, tmp_path):
-    def priced(request):
-        return replace(world.robot(request), costs=np.full(20, 0.5), final=1.0)
-
-    estimator = Pair()
-    first = RolloutObjective(world.task, priced, estimator, journal=tmp_path / "j")
-    assert first.value_and_gradient(W, BATCH)[0] == 11.0
-    again = RolloutObjective(
-        replace(world.task, cost=lambda x, u, t: 7 * cost(x, u, t)), None, estimator,
-        journal=tmp_path / "j",
-    )  # fmt: skip
-    assert again.value_and_gradient(W, BATCH)[0] == 11.0
-
-
-def test_another_start_is_not_ignored_because_a_journal_knows_one(world, tmp_path):
-    target = world.target(journal=tmp_path / "j")
-    for start in (W, W + 1e-3):
-        tuned = tune(target, world.proxy, start, rollouts=2)
-        np.testing.assert_array_equal(tuned.w, start)
-
-
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_states_of_another_width_are_refused_before_they_are_stored(world, tmp_path, by_hand):
     def wide(request):
@@ -85,16 +61,6 @@ def test_states_of_another_width_are_refused_before_they_are_stored(world, tmp_p
     assert bad.ledger.unanswered == bad.ledger.rollouts == 1
     repaired = world.target(journal=tmp_path / "j")
     assert np.isfinite(repaired.gradient(W, BATCH)).all()
-
-
-def test_runs_need_no_start(world, tmp_path):
-    target = world.target()
-    problem = pp.Problem(target, world.proxy)
-    run = pp.Run(problem, method=GuardedProxyProx(1.0), rng=0)
-    np.testing.assert_array_equal(run.ask().points[0], np.zeros(3))
-    run.save(tmp_path / "run")
-    assert pp.Run.load(tmp_path / "run", problem).steps == 0
-    assert pp.minimize(problem, method=GuardedProxyProx(0.1), steps=1).steps == 1
 
 
 def test_a_fitted_simulator_is_retrained_from_zero_as_well():
@@ -160,30 +126,6 @@ def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
     tuned = tune(target, world.proxy, rollouts=4)
     assert tuned.result.status is pp.Status.BUDGET_SPENT
     assert (robot.count, tuned.ledger.unanswered) == (4, 1)
-
-
-def test_gymnasium_environments_say_whether_they_show_states():
-    gymnasium = pytest.importorskip("gymnasium")
-    with gymnasium.make("Pendulum-v1") as env:
-        assert not GymnasiumRobot(env).shows_states
-        shown = GymnasiumRobot(env, state=lambda e: e.unwrapped.state)
-        task = Task(LinearPolicy(lambda x, t: x, 3, 1), 4)
-        request = RolloutObjective(task, shown, Pair()).requests(np.zeros(3), BATCH)[0]
-        assert shown.shows_states
-        assert shown(request).states.shape == (5, 2)
-
-
-def test_a_mujoco_model_may_be_a_file(tmp_path):
-    pytest.importorskip("mujoco")
-    text = (
-        "<mujoco><worldbody><body><joint name='a'/><geom size='0.1'/></body></worldbody>"
-        "<actuator><motor joint='a'/></actuator></mujoco>"
-    )
-    (tmp_path / "arm.xml").write_text(text)
-    for model in (text, tmp_path / "arm.xml", str(tmp_path / "arm.xml")):
-        assert MuJoCoSystem(model).state_size == 2
-    with pytest.raises(ValueError, match="model"):
-        MuJoCoSystem("arm.xml")
 
 
 def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():

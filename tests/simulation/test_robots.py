@@ -22,7 +22,6 @@ from proxyprox.simulation import (
     RolloutBudgetError,
     RolloutError,
     RolloutObjective,
-    SimulatedRobot,
     SimulatorProxy,
     Task,
     TrajectoryAdjoint,
@@ -49,30 +48,6 @@ def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
     assert world.robot.count == paid + 5
     assert (target.ledger.rollouts, target.ledger.evaluations) == (paid, 5)
     assert "BIASED" in str(tuned)
-
-
-def test_identification_finds_the_robot_and_pays_nothing_more(world):
-    tuned = tune(world.target(), world.proxy, rollouts=6, identify=True)
-    assert world.robot.count == tuned.ledger.rollouts <= 6
-    for name, truth in (("force", 0.7), ("drag", 0.4)):
-        low, high = tuned.identification.intervals[name]
-        assert low < truth < high
-        assert high - low < 0.5
-    assert tuned.identification.unexplained < 0.2
-    assert "force" in str(tuned)
-
-
-@pytest.mark.slow
-def test_intervals_cover_about_as_often_as_they_say():
-    hits = []
-    for seed in range(20):
-        world = World(noise=0.05)
-        target = world.target()
-        batch = target.sample(np.random.default_rng(seed))
-        found = world.proxy.fit(target.collect(W, batch), confidence=0.9)
-        hits += [found.intervals["force"][0] < 0.7 < found.intervals["force"][1],
-                 found.intervals["drag"][0] < 0.4 < found.intervals["drag"][1]]  # fmt: skip
-    assert np.mean(hits) > 0.7
 
 
 SCRIPT = """
@@ -143,19 +118,13 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
         ("actions", [lambda one: replace(one, actions=np.hstack([one.actions] * 2))]),
         ("states", [
             lambda one: replace(one, states=one.states[1:]),
-            lambda one: replace(one, states=one.states * np.nan),
             lambda one: replace(one, states=None, observations=None),
-            lambda one: replace(one, states=[["a", "b"]] * 21),
         ]),
         ("costs", [
-            lambda one: replace(one, costs=np.full(20, np.nan)),
-            lambda one: replace(one, costs=np.zeros(3)),
             lambda one: replace(one, costs="free"),
-            lambda one: replace(one, final=np.nan),
             lambda one: replace(one, final=np.zeros(2)),
         ]),
         ("seconds", [
-            lambda one: replace(one, seconds=np.nan),
             lambda one: replace(one, seconds=None),
         ]),
         ("answer", [lambda one: [1.0, 2.0], lambda one: None]),
@@ -229,16 +198,6 @@ def test_no_step_is_longer_than_the_change_that_is_allowed(world):
     assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
 
 
-def test_a_batch_cannot_be_asked_twice_of_a_robot_that_repeats_nothing(world):
-    target = RolloutObjective(world.task, lambda request: world.robot(request), Pair())
-    problem = pp.Problem(target, world.proxy)
-    with pytest.raises(TypeError, match="repeatable"):
-        pp.minimize(problem, W, method=pp.methods.AuxMVR(), steps=2)
-    with pytest.raises(TypeError, match="measured step sizes"):
-        pp.minimize(problem, W, method=pp.ProxyProx("auto"), steps=2)
-    assert world.robot.count == 0
-
-
 def test_a_journal_of_another_task_or_one_that_was_lost_is_refused(world, tmp_path):
     target = world.target(journal=tmp_path / "j")
     tune(target, world.proxy, rollouts=4, checkpoint=tmp_path / "run")
@@ -280,21 +239,14 @@ def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
     ("make", "word"),
     [
         (lambda world: Task(len, 5, cost), "policy"),
-        (lambda world: Task(LinearPolicy(lambda o, t: o, 3, 1), 0, cost), "horizon"),
         (lambda world: Limits(action=(1, 0)), "action"),
         (lambda world: SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
-        (lambda world: world.proxy.fit([], ["force"]), "trajectories"),
         (lambda world: world.proxy.fit([], ["mass"]), "names"),
-        (lambda world: world.proxy.system.with_parameters({"mass": 1.0}), "parameters"),
         (lambda world: RolloutObjective(world.task, 3, Pair()), "robot"),
-        (lambda world: RolloutObjective(world.task, None, Pair), "estimator"),
         (lambda world: TrajectoryAdjoint(world.task), "simulator"),
-        (lambda world: SimulatedRobot(len, resets), "system"),
         (lambda world: tune(world.target(), world.proxy, rollouts=1), "rollouts"),
-        (lambda world: GuardedProxyProx("auto"), "eta"),
         (lambda world: world.target().gradient(W * np.nan, np.array([1, 2])), "w"),
         (lambda world: MuJoCoSystem(3), "model"),
-        (lambda world: world.proxy.with_system(3), "system"),
         (lambda world: SimulatorProxy(Task(FLAT, 5, cost), cart(), resets).value(W), "policy"),
     ],
 )  # fmt: skip

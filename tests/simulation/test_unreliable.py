@@ -17,7 +17,6 @@ from proxyprox.simulation import (
     RolloutBudgetError,
     RolloutError,
     RolloutObjective,
-    SimulatedRobot,
     Task,
     Trajectory,
     TrajectoryAdjoint,
@@ -69,16 +68,6 @@ def test_good_answers_of_a_batch_are_stored_before_a_bad_one_is_refused(world, t
     fleet.change = lambda k, one: one
     require_equal(target, Fleet(world).target())
     assert (target.ledger.rollouts, fleet.count) == (6, 6)
-
-
-@pytest.mark.parametrize(
-    "pack", [lambda made: None, lambda made: list(made)[:3], lambda made: list(made) * 2]
-)
-def test_batches_of_another_length_are_refused(world, pack):
-    target = Fleet(world, pack=pack).target()
-    with pytest.raises(RolloutError, match="4 trajectories"):
-        target.gradient(W, BATCH)
-    assert target.ledger.unanswered == 4
 
 
 @pytest.mark.parametrize("timeout", [None, 20.0])
@@ -161,25 +150,6 @@ def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
-def test_a_wait_can_be_interrupted(world):
-    robot = Hanging(world.robot.robot, at=[1])
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy), timeout=600.0)
-    main = threading.main_thread().ident
-
-    def interrupt():
-        robot.began.wait()
-        signal.pthread_kill(main, signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        target.gradient(W, np.array([1, 2]))
-    assert not robot.go.is_set()
-    robot.go.set()
-    assert target.ledger.unanswered == 1
-    assert np.isfinite(target.gradient(W, np.array([1, 2]))).all()
-
-
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
 def test_an_answer_that_came_is_stored_before_an_interrupt():
     world, late = World(), []
 
@@ -231,29 +201,6 @@ def test_arrays_that_a_robot_fills_again_are_copied(world):
         require_equal(target, Fleet(world).target())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda one: Trajectory(one.actions.tolist(), one.states.tolist(), aborted=None),
-        lambda one: Trajectory(one.actions.astype("f4"), one.states.astype("f4"), seconds=1),
-        lambda one: Trajectory(one.actions, one.states, costs=[0.5] * 20, final=np.ones(1)),
-    ],
-)
-def test_lists_and_single_precision_are_as_good(world, tmp_path, change):
-    def robot(request):
-        return change(world.robot(request))
-
-    target = RolloutObjective(
-        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
-    )
-    first = target.value_and_gradient(W, BATCH[:2])
-    again = RolloutObjective(
-        world.task, None, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
-    ).value_and_gradient(W, BATCH[:2])
-    assert first[0] == again[0]
-    np.testing.assert_array_equal(first[1], again[1])
-
-
 def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
     def wrong(x, u, t):
         raise KeyError("speed")
@@ -282,24 +229,6 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
     value = mended.value_and_gradient(W, BATCH[:2])[0]
     kept = world.task.checked(robot(mended.requests(W, BATCH[:2])[0]))
     assert value == pytest.approx((world.task.total(kept) + 20 * 3.0) / 2)
-
-
-def test_a_robot_cannot_change_the_policy_that_it_is_asked_for(world):
-    def greedy(request):
-        request.w[:] = 0.0
-
-    w = W.copy()
-    with pytest.raises(RobotError, match="read-only"):
-        RolloutObjective(world.task, greedy, Pair()).gradient(w, BATCH[:2])
-    np.testing.assert_array_equal(w, W)
-    for wrong in (np.zeros(5), W * np.nan):
-        with pytest.raises(ValueError, match="w "):
-            world.target().evaluate(wrong, 2)
-    assert world.robot.count == 0
-    with pytest.raises(TypeError, match="robot"):
-        RolloutObjective(world.task, SimulatedRobot, Pair())
-    with pytest.raises(TypeError, match="request"):
-        world.target().record("first", None)
 
 
 class Plant:
@@ -343,16 +272,11 @@ NAN = np.full(3, np.nan)
     ("parts", "word"),
     [
         ({"reset": fail}, "reset"),
-        ({"reset": lambda seed: np.ones(3)}, "reset"),
-        ({"step": fail}, "step 0"),
         ({"step": lambda action: (np.ones(3), -1.0, False, {})}, "step 0"),
         ({"step": lambda action: (NAN, -1.0, False, False, {})}, "worst"),
         ({"show": lambda: {"angle": 1.0}}, "observation"),
-        ({"show": lambda: NAN}, "action"),
         ({"reward": np.nan}, "costs"),
-        ({"cut": True}, "truncated"),
         ({"ends": 2}, "worst"),
-        ({"shape": (2,)}, "actions"),
     ],
 )
 def test_environments_that_go_wrong_are_named(parts, word):
@@ -390,12 +314,3 @@ def test_an_environment_that_hung_makes_one_rollout_at_a_time():
     target.gradient(np.zeros(3), BATCH[:2])
     assert not env.clash
     assert (target.ledger.rollouts, target.ledger.unanswered) == (3, 1)
-
-
-def test_spaces_that_are_no_boxes_are_refused_before_a_rollout():
-    spaces = pytest.importorskip("gymnasium").spaces
-    inputs = {"observation_space": spaces.Dict({"angle": spaces.Box(-1, 1, (3,))})}
-    actions = [spaces.Discrete(2), spaces.MultiDiscrete([3]), spaces.MultiBinary(1)]
-    for parts in (inputs, {"shape": ()}, *({"action_space": space} for space in actions)):
-        with pytest.raises(TypeError, match=r"_space|box"):
-            RolloutObjective(PLAIN, Plant(**parts), Pair())
