@@ -17,7 +17,6 @@ from proxyprox_app.fit import (
     more_measures,
     read_split,
     read_target,
-    repeated_rows,
 )
 from proxyprox_app.tables import DataError
 
@@ -139,10 +138,3 @@ def test_measures_are_those_of_scikit_learn() -> None:
     found = losses_of("regression", error, np.zeros(2), (), 1.0)
     np.testing.assert_allclose(found, [0.25, 2 * 3.0 - 1.0])
     np.testing.assert_allclose(losses_of("regression", error, np.zeros(2), (), math.inf), error**2)
-
-
-def test_rows_that_repeat_are_counted() -> None:
-    frame = visits()
-    assert repeated_rows(frame) == []
-    twice = pd.concat([frame, frame.iloc[:7]])
-    assert "7 rows are copies" in str(repeated_rows(twice)[0])

@@ -68,18 +68,6 @@ def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path) ->
     assert "\\x1b[31m" in shows("audit", path)
 
 
-def test_labels_that_are_imported(shows: Callable[..., str], tmp_path: Path) -> None:
-    cell = HOSTILE.replace("\r", "")
-    rows, said = tmp_path / "rows.csv", tmp_path / f"{cell.replace('/', '')}.csv"
-    lines = [f"a{cell},b", *(f"{cell} {i % 3},{i % 7}" for i in range(30))]
-    rows.write_text("\n".join(lines), encoding="utf-8")
-    assert "\\x1b[31m" in shows("label", rows, "--classes", f"up{cell},down")
-    lines = [f"{lines[0]},label", *(f"{line},no{cell}" for line in lines[1:])]
-    said.write_text("\n".join(lines), encoding="utf-8")
-    found = shows("label", rows, "--classes", "up,down", "--import", said)
-    assert "none of --classes" in found
-
-
 def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) -> None:
     for words in (
         (HOSTILE,),

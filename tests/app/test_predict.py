@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 
 from proxyprox_app.cli import app
 from proxyprox_app.columns import Columns
-from proxyprox_app.fit import read_target
 from proxyprox_app.model import FittedGLM, TableModel
 from proxyprox_app.tables import load_cells, read_table
 
@@ -320,29 +319,6 @@ def test_codes_are_text_and_numbers_stay_numbers(invoke: Invoke, tmp_path: Path)
     assert answered.exception is None or isinstance(answered.exception, SystemExit)
 
 
-def test_a_code_that_looks_like_a_number_stays_one_in_new_files(
-    invoke: Invoke, tmp_path: Path
-) -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"x": rng.normal(size=30), "icd": rng.choice(["E11", "4E12", "007"], 30)})
-    kept = small_model(frame, tmp_path)
-    new = frame[frame["icd"] == "4E12"]
-    new.to_csv(tmp_path / "new.csv", index=False)
-    result = invoke("predict", tmp_path, tmp_path / "new.csv", "--json")
-    shown = json.loads(result.stdout)
-    assert shown["findings"] == []
-    got = [row["y"] for row in shown["predictions"]]
-    np.testing.assert_allclose(got, kept.predict(new)[0]["y"])
-
-
-def test_classes_that_are_codes_are_classes() -> None:
-    codes = [f"{i % 12:03d}" for i in range(120)]
-    goal = read_target(pd.DataFrame({"y": codes}), "y")
-    assert goal.task == "classification"
-    assert sorted(set(goal.y)) == sorted(set(codes))
-    assert "leading zeros" in str(goal.findings[0])
-
-
 # -- decimal marks, names and blanks ---------------------------------------------------------------
 
 
@@ -372,27 +348,6 @@ def predicted(invoke: Invoke, folder: Path, text: str, name: str = "new.csv") ->
 
 
 GERMAN = ["1,5", "2,25", "1,234", "3,125", "12,75"]
-AMERICAN = ["1,234", "12.5", "999.5", "20,500", "7"]
-
-
-@pytest.mark.parametrize(
-    ("cells", "separator", "value"),
-    [(GERMAN, ",", 1.234), (AMERICAN, ";", 1234),
-     # Cells that are no numbers leave the column text.
-     ([*GERMAN * 4, "k.A."], "\t", 1.234)],
-)  # fmt: skip
-def test_the_decimal_mark_of_the_fit_is_kept(
-    invoke: Invoke, tmp_path: Path, cells: list[str], separator: str, value: float
-) -> None:
-    rows = [f'"{cell}"{separator}"{cell if cell != "k.A." else ""}"' for cell in cells * 5]
-    marked_model(tmp_path, "\n".join([f"x{separator}y", *rows]))
-    for sign, name in ((",", "x"), (";", "X"), ("\t", "x")):
-        lines = [f"{name}{sign}y", f'"1,234"{sign}"1,234"', f'"1,234"{sign}""']
-        found, score, notes = predicted(invoke, tmp_path, "\n".join(lines))
-        np.testing.assert_allclose(found, value)
-        assert score["RMSE"] < 1e-6, "labels have a mark, too"
-        assert score["R²"] is None, "of one label"
-        assert notes == ([] if name == "x" else ["x: called 'X' here."])
 
 
 def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> None:
@@ -421,33 +376,3 @@ def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> N
         shown = json.loads(invoke("predict", tmp_path, tmp_path / "new.xlsx", "--json").stdout)
         assert [row["y"] for row in shown["predictions"]] == pytest.approx([1.234, 2.5])
         assert shown["findings"] == []
-
-
-def test_names_that_are_added_give_way(invoke: Invoke, tmp_path: Path) -> None:
-    ids = [f"K{i:03d}" for i in range(20)]
-    frame = pd.DataFrame({"row": ids, "P(y = a)": ids[::-1], "x": np.linspace(0, 1, 20) ** 2})
-    frame.to_csv(tmp_path / "new.csv", index=False)
-    columns = Columns().fit(frame)
-    for target, names in {
-        "y": ["row.2", "row", "P(y = a)", "y", "P(y = a).2", "P(y = b)"],
-        "row.2": ["row.3", "row", "P(y = a)", "row.2", "P(row.2 = a)", "P(row.2 = b)"],
-    }.items():
-        glm = FittedGLM("logistic", ["a", "b"], np.ones((1, 1)), np.zeros(1))
-        TableModel(columns, glm, target, "classification", {}).save(tmp_path / "model.json")
-        shown = json.loads(invoke("predict", tmp_path, tmp_path / "new.csv", "--json").stdout)
-        assert list(shown["predictions"][0]) == names
-        for i, row in enumerate(shown["predictions"]):
-            assert [row[name] for name in names[:3]] == [i + 1, ids[i], ids[19 - i]]
-            assert row[target] in ("a", "b")
-        told = {finding["column"]: finding["text"] for finding in shown["findings"]}
-        assert "'row'" in told[names[0]]
-
-
-@pytest.mark.parametrize("quote", ["", '"'])
-def test_blanks_of_identifiers_stay(invoke: Invoke, tmp_path: Path, quote: str) -> None:
-    ids = [f" K{i} " for i in range(20)]
-    lines = ["x,id", *(f"{i * i},{quote}{cell}{quote}" for i, cell in enumerate(ids))]
-    (tmp_path / "new.csv").write_text("\n".join(lines))
-    small_model(read_table(tmp_path / "new.csv"), tmp_path)
-    printed = invoke("predict", tmp_path, tmp_path / "new.csv").stdout.splitlines()
-    assert [row["id"] for row in csv.DictReader(printed)] == ids

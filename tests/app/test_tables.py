@@ -6,13 +6,11 @@ import bz2
 import datetime
 import gzip
 import lzma
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxyprox._util.extras import MissingExtraError
 from proxyprox_app.tables import DataError, load_cells, read_table
 
 GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
@@ -176,29 +174,7 @@ def test_a_separator_that_is_not_there_is_named_as_the_cause(tmp_path: Path) -> 
     assert "--separator ',' is given, but" in str(load_cells(german, None, ",").findings[0])
 
 
-@pytest.mark.parametrize(
-    ("name", "module"), [("t.parquet", "pyarrow.parquet"), ("t.csv", "pandas")]
-)
-def test_without_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
-) -> None:
-    path = _write(tmp_path, GOOD, name)
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r'pip install "proxyprox\[app\]"'):
-        read_table(path)
-
-
 # -- compressed and damaged files ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz"])
-def test_compressed_streams_that_follow_each_other_are_one_file(tmp_path: Path, name: str) -> None:
-    packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
-    pack = packs[Path(name).suffix]
-    head, line = b"a,b\n", b"1,2\n"
-    path = tmp_path / name
-    path.write_bytes(pack(head + line * 100) + pack(line * 10))
-    assert len(read_table(path)) == 110
 
 
 @pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz"])

@@ -11,17 +11,6 @@ import torch
 from proxyprox.torch import EMA, Proxy, ProxyProx
 
 
-def test_hooks_are_called(toy):
-    calls, optimizer = [], toy.optimizer()
-    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
-    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
-    optimizer.register_state_dict_post_hook(lambda *_: calls.append("saved"))
-    optimizer.register_load_state_dict_pre_hook(lambda *_: calls.append("loading"))
-    toy.train(optimizer, 1)
-    optimizer.load_state_dict(optimizer.state_dict())
-    assert calls == ["before", "after", "saved", "loading"]
-
-
 def test_deepcopy_and_pickle(toy):
     optimizer = ProxyProx(toy.params, 0.1, proxy=None, correction=EMA(0.3))
     toy.train(optimizer, 3)

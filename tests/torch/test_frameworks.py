@@ -147,19 +147,3 @@ def test_a_compiled_model():
     for p, q in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(p.detach(), q, rtol=1e-4, atol=1e-5)
     assert int(model[1].num_batches_tracked) == 4, "the proxy's passes are not counted"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_cuda_agrees_with_the_cpu():
-    ends = []
-    for device in ("cpu", "cuda"):
-        model, batch = network().double().to(device), [a.double().to(device) for a in (X, Y)]
-        proxy = Proxy([batch], lambda b, m=model: mse_loss(m(b[0][:16]), b[1][:16]))
-        given = {"correction": EMA(0.3), "model": model, "measure_residual": True}
-        optimizer = ProxyProx(model.parameters(), 0.5, proxy=proxy, **given)
-        for _ in range(5):
-            optimizer.zero_grad()
-            mse_loss(model(batch[0]), batch[1]).backward()
-            optimizer.step()
-        ends.append([p.detach().cpu() for p in model.parameters()])
-    torch.testing.assert_close(*ends, rtol=1e-9, atol=1e-9)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
 
 from proxyprox.torch import (
-    EMA,
     BatchStatisticsWarning,
     ImplicitStep,
     Proxy,
     ProxyProx,
-    ProxyScaleWarning,
     RandomProxyWarning,
     refreshed_batchnorm,
 )
@@ -118,32 +114,6 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them():
         steps(model, proxy=mixed)
     steps(model, proxy=mixed, proxy_mode="eval")
     steps(model, proxy=mixed, probe=False)
-
-
-def test_a_step_inside_autocast_sees_its_own_weights():
-    """Autocast keeps casts of the weights until it ends; inner steps move them meanwhile."""
-    ends = []
-    for cached in (True, False):
-        model = network()
-        given = {"proxy": proxy_of(model, True), "correction": EMA(0.3)}
-        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
-            ends.append(steps(model, 3, inner=ImplicitStep(0.1), **given))
-    assert torch.equal(*ends)
-
-
-def test_a_proxy_in_other_units_is_named_once_at_the_line_that_called_step(toy):
-    def other_units(batch):
-        return 200 * toy.batch_loss(batch)
-
-    optimizer = toy.optimizer(proxy=Proxy(toy.batches(), other_units), inner=ImplicitStep(1e-3))
-    toy.loss().backward()
-    with pytest.warns(ProxyScaleWarning) as caught:
-        optimizer.step()
-    assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        optimizer.step()
-        toy.train(toy.optimizer(proxy=lambda: 200 * toy.proxy(), probe=False, stop=1), 1)
 
 
 def test_batchnorm_of_a_network_that_is_not_given():

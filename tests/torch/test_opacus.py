@@ -80,23 +80,6 @@ def test_proxy_passes_leave_per_sample_gradients_alone(method, engine):
     assert sum(steps for *_, steps in history) == setting.inside.ledger.target_gradients == 4
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_without_noise_and_clipping_the_step_is_the_one_without_opacus(method):
-    private = Setting(method, noise_multiplier=0.0, max_grad_norm=1e6, poisson_sampling=False)
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
-    proxy = Proxy(PUBLIC, lambda batch: cross_entropy(network(batch[0]), batch[1]))
-    plain = METHODS[method](network, proxy)
-    for _ in range(3):
-        private.backward(slice(0, 20))
-        private.optimizer.step()
-        plain.zero_grad()
-        cross_entropy(network(X[:20]), Y[:20]).backward()
-        plain.step()
-    expected = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
-    torch.testing.assert_close(private.weights(), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(("method", "own"), [("proxyprox", False), ("adamw", True)])
 def test_a_saved_state_does_not_tell_of_the_generator_of_the_noise(method, own):
     rows = TensorDataset(X[:12], Y[:12])

@@ -186,12 +186,7 @@ def test_resumed_runs_are_the_same_bit_for_bit(way, pretrained, stop):
     assert again.ledger.target_gradients == STEPS
 
 
-def test_pretraining_in_the_first_step():
-    _, loss, optimizer = parts("late")
-    loss(TARGET[0]).backward()
-    optimizer.step()
-    assert optimizer.ledger.proxy_sampled_gradients == 36
-    assert optimizer.pretrain() == 0
+def test_pretraining_comes_before_a_closure_is_called():
     _, loss, optimizer = parts("late")
     seen = []
 
@@ -204,6 +199,8 @@ def test_pretraining_in_the_first_step():
 
     assert optimizer.step(closure) > 0
     assert seen == [36]
+    with pytest.warns(UserWarning, match="target_steps=12"):
+        train(loss, optimizer, 12)
 
 
 def test_a_scheduler_of_the_user_rules_the_rate():
@@ -259,16 +256,6 @@ def test_a_proxy_that_is_not_finite_leaves_the_weights():
     optimizer.proxy.loss_of = sound
     train(loss, optimizer, 3)
     assert torch.isfinite(weights(model)).all()
-
-
-def test_groups_keep_their_rates():
-    model, loss, _ = parts()
-    groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": model[2].parameters()}]
-    optimizer = ProxyAdamW(groups, 0.01, proxy=Proxy(CHEAP, loss), model=model, target_steps=4)
-    train(loss, optimizer, 4)
-    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.01]
-    with pytest.warns(UserWarning, match="target_steps=4"):
-        train(loss, optimizer, 1)
 
 
 def test_wrong_arguments_are_named():

@@ -26,12 +26,6 @@ def test_a_full_pass_is_the_mean_over_rows_of_unequal_batches(toy):
         torch.testing.assert_close(proxy.loss(None), toy.proxy().detach())
 
 
-def test_batches_come_in_order_and_over_again(toy):
-    proxy = Proxy(toy.batches(2), toy.batch_loss)
-    seen = [proxy.sample()[0][0, 0].item() for _ in range(6)]
-    assert seen == [toy.x[i, 0].item() for i in (0, 2, 4, 6, 0, 2)]
-
-
 @pytest.mark.parametrize(
     ("make", "word"),
     [

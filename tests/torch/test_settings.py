@@ -9,7 +9,7 @@ import torch
 from torch.nn import Parameter
 
 import proxyprox as pp
-from proxyprox.torch import EMA, ImplicitStep, ProxyProx
+from proxyprox.torch import EMA, ImplicitStep
 
 REFUSED = {
     "lr": [-0.5, math.nan, "0.1"],
@@ -34,30 +34,6 @@ def test_refused(toy, name):
     for value in REFUSED[name]:
         with pytest.raises((TypeError, ValueError), match=name):
             toy.optimizer(**{name: value})
-
-
-def test_named_parameters(toy):
-    named = [("weight", toy.params[0]), ("bias", toy.params[1])]
-    optimizer = ProxyProx(named, 0.3, proxy=toy.proxy)
-    toy.train(optimizer, 1)
-    assert optimizer.state_dict()["param_groups"][0]["param_names"] == ["weight", "bias"]
-
-
-def test_a_generator_of_parameters_and_mixed_dtypes():
-    low = Parameter(torch.ones(4, dtype=torch.bfloat16))
-    high = Parameter(torch.ones(4, dtype=torch.float64))
-
-    def loss():
-        return (low.double() ** 2).sum() + (high**2).sum()
-
-    given = {"correction": EMA(0.5), "inner": ImplicitStep(0.1)}
-    optimizer = ProxyProx((p for p in (low, high)), 0.1, proxy=loss, **given)
-    for _ in range(4):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-    assert (low.dtype, high.dtype) == (torch.bfloat16, torch.float64)
-    assert float(high.detach().abs().max()) < 0.5
 
 
 def test_a_failed_add_param_group_changes_nothing(toy):
