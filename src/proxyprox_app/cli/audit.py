@@ -55,8 +55,6 @@ def audit(
         say(stderr(), f"Note: {finding}", "yellow")
     say(stdout(), str(found))
     say(stdout(), f"Plan: {planned}")
-    for note in planned.notes:
-        say(stdout(), note)
     say(stdout(), "To run it in Python: minimize(plan.problem, **plan.arguments).")
 
 
