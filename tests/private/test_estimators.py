@@ -101,6 +101,13 @@ def test_a_plan_says_what_a_fit_will_do_and_spends_nothing(public, memory):
     np.testing.assert_allclose(plan.scaling.centre, np.median(public["X_public"], axis=0))
 
 
+class Telling(list):
+    """A row that raises when it is asked for its length."""
+
+    def __len__(self):
+        raise RuntimeError("secret")
+
+
 def test_odd_private_rows_count_as_absent_and_never_raise(parts, public):
     def fit(X, y):
         with pytest.warns(NotPrivateWarning):
@@ -109,6 +116,7 @@ def test_odd_private_rows_count_as_absent_and_never_raise(parts, public):
     X, y = parts["X"].tolist(), parts["y"].tolist()
     before = fit(X, y)
     odd = [[1.0], [[1.0], 0.0, 0.0], 5.0, [10**400, 0.0, 0.0], [np.nan, 0, 0], ["text", 0, 0]]
+    odd += [Telling([1.0])]
     np.testing.assert_array_equal(fit([*X, *odd, X[0]], [*y, *[1] * len(odd), "unknown"]), before)
     frame = pytest.importorskip("pandas").DataFrame([*X, [10**400, 0.0, 0.0]])
     np.testing.assert_array_equal(fit(frame, [*y, 1]), before)

@@ -319,7 +319,8 @@ def _row_places(table: Any) -> set[int]:
     """Return where the rows of a list are kept."""
     if not isinstance(table, (list, tuple)):
         return set()
-    rows = [row for row in table if isinstance(row, (list, tuple, np.ndarray)) and len(row)]
+    # A class of its own is not asked for its length.
+    rows = [row for row in table if type(row) in (list, tuple, np.ndarray) and len(row)]
     return {
         row.__array_interface__["data"][0] if isinstance(row, np.ndarray) else id(row)
         for row in rows
