@@ -13,9 +13,6 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn.functional import cross_entropy  # noqa: E402
 
-from proxyprox.private import Private  # noqa: E402
-from proxyprox.torch import Proxy, ProxyAdamW, ProxyProx  # noqa: E402
-
 EXAMPLE = Path(__file__).parents[2] / "examples/private_rows_of_networks.py"
 NetworkRows = runpy.run_path(str(EXAMPLE))["NetworkRows"]
 GENERATOR = torch.Generator().manual_seed(0)
@@ -66,30 +63,6 @@ def test_rows_that_cannot_be_used_count_as_absent():
     rows = NetworkRows(model, cross_entropy, huge, Y, classes=3)
     others = rows.clipped_sum(rows.point(), clip=0.5, keep=np.arange(30) > 0)
     assert np.linalg.norm(rows.clipped_sum(rows.point(), clip=0.5) - others) <= 0.5 * (1 + 1e-6)
-
-
-@pytest.mark.parametrize("method", ["proxyprox", "adamw", "sgd"])
-def test_any_optimiser_steps_on_releases(method):
-    model = network()
-    rows = NetworkRows(model, cross_entropy, X, Y, classes=3)
-    target = Private(rows, epsilon=1.0, delta=1e-5, releases=3, n_nominal=30, clip=1.0)
-    proxy = Proxy(
-        list(zip(X.split(10), Y.split(10), strict=True)),
-        lambda batch: cross_entropy(model(batch[0]), batch[1]),
-    )
-    public = {"proxy": proxy, "model": model, "proxy_mode": "no_dropout"}
-    optimizer = {
-        "proxyprox": lambda: ProxyProx(model.parameters(), 0.5, stop=3, **public),
-        "adamw": lambda: ProxyAdamW(model.parameters(), 0.01, proxy_steps=2, **public),
-        "sgd": lambda: torch.optim.SGD(model.parameters(), 0.1),
-    }[method]()
-    for _ in range(3):
-        rows.set_gradients(target)
-        optimizer.step()
-    assert target.spent.releases == 3
-    assert target.spent.epsilon == pytest.approx(1.0, rel=1e-3)
-    with pytest.raises(RuntimeError, match="planned"):
-        rows.set_gradients(target)
 
 
 def test_a_row_at_which_the_network_raises_counts_as_absent():
