@@ -213,6 +213,7 @@ class PrivateRows:
         self.family, self.intercept = family, check.flag("intercept", intercept)
         self._valid = valid & known
         self._X, self._targets = X, targets
+        self._lengths: tuple[Any, Array] | None = None
         self.rows, self.columns = (int(size) for size in X.shape)
         self.dim = (self.columns + self.intercept) * family.outputs
 
@@ -239,6 +240,8 @@ class PrivateRows:
         check.positive("clip", clip)
         check.require_point("w", w, self.dim)
         metric = Euclidean(self.dim) if metric is None else metric
+        if self.family.outputs == 1:
+            return self._weighted_sum(w, clip, metric, self._chosen(keep))
         total = np.zeros(self.dim)
         for rows in self._blocks(keep, self.dim):
             X = _dense(self._X[rows], intercept=self.intercept)
@@ -246,6 +249,26 @@ class PrivateRows:
             for _, units, lengths in whitened_gradients(X, slopes, metric):
                 total += units.T @ np.clip(lengths, -clip, clip)
         return total
+
+    def _weighted_sum(self, w: Vector, clip: float, metric: Any, chosen: Array) -> Array:
+        """Return ``M Σ c_i x_i``: gradients are slopes times rows, whose lengths stay the same."""
+        if self._lengths is None or self._lengths[0] is not metric:
+            lengths = np.full(self.rows, np.nan)
+            for rows in self._blocks(None, self.dim):
+                a = _dense(self._X[rows], intercept=self.intercept)
+                with np.errstate(all="ignore"):
+                    lengths[rows] = unit_rows(metric.whiten(a))[1]
+            self._lengths = (metric, lengths)
+        X, lengths, last = self._X[chosen], self._lengths[1][chosen], len(w) - self.intercept
+        with np.errstate(all="ignore"):
+            z = X @ w[:last] + w[last:].sum()
+            slopes = self.family.slope(z, self._targets[chosen])
+            slopes = np.nan_to_num(slopes, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
+            most = clip / lengths
+            factors = np.where(np.isfinite(lengths), np.clip(slopes, -most, most), 0.0)
+        total = np.asarray(X.T @ factors).ravel()
+        total = np.append(total, factors.sum()) if self.intercept else total
+        return np.asarray(metric.whiten(total))
 
     def clipped_moments(
         self, *, clip: float, kind: str = "squares", keep: Array | None = None
