@@ -282,20 +282,24 @@ def main() -> None:
     parser.add_argument("--teachers", nargs="*", default=list(TEACHERS), choices=list(TEACHERS))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--cache", type=Path, help="folder that keeps finished tables")
     given = parser.parse_args()
     record: dict[str, Any] = {"draws": given.draws, "with teachers": given.taught, "tables": {}}
     found: dict[str, list[float]] = {}
     for name, read in (TUNING if given.tuning else TABLES).items():
         if given.tables and name not in given.tables:
             continue
+        kept = given.cache and given.cache / f"{name}.json"
+        known_rows = json.loads(kept.read_text()) if kept and kept.exists() else {}
         table = read()
         for labels in given.labels:
             begun = time.process_time()
             seeds = range(given.first, given.first + given.draws)
-            each = [
+            each = known_rows.get(str(labels)) or [
                 losses(table, labels, seed, given.teachers if place < given.taught else ())
                 for place, seed in enumerate(seeds)
             ]
+            known_rows[str(labels)] = each
             known = {way: [run for run in each if way in run] for way in each[0]}
             mean = {way: float(np.mean([run[way] for run in own])) for way, own in known.items()}
             # One standard error of ours − theirs, draw by draw.
@@ -312,6 +316,9 @@ def main() -> None:
             shown = "  ".join(f"{value:.3f}" for value in mean.values())
             own_shown = "  ".join(f"{which} {value:.3f}" for which, value in own.items())
             spent = time.process_time() - begun
+            if kept:
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                kept.write_text(json.dumps(known_rows))
             print(f"{name:18} {labels:4}  {shown}  {own_shown}  {spent:.1f} s", flush=True)
     record["summary"] = {
         which: {"mean": float(np.mean(each)), "worst": float(np.max(each))}
