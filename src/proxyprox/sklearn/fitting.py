@@ -182,13 +182,9 @@ class Fit:
         self.alphas = self.strengths if given is None else np.sort(given)[::-1]
 
     @cached_property
-    def imitation(self) -> Any:
-        """The teacher's loss, of many rows to second order at the student: each step takes long."""
+    def imitation(self) -> Quadratic:
+        """The teacher's loss to second order at the student: all rows at each step take long."""
         teacher, student = self.teacher, self.teacher.student
-        if teacher.design.rows * len(student) <= BLOCK:
-            # The faintest term lets its minimum exist.
-            rows = teacher.design, self.plain.family, teacher.on_proxy, teacher.weights
-            return inference.soft_loss(*rows, l2=FITTING.tolerance * teacher.ridge)
         hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
         return Quadratic(hessian, -hessian @ student)
 
