@@ -118,7 +118,7 @@ def main() -> None:
 
 
 def child(name: str, task: str, repeats: int, threads: str) -> dict[str, Any]:
-    """Run one task in a process with so many threads."""
+    """Run one task in a process with that number of threads."""
     command = [sys.executable, __file__, "--child", task, "--table", name]
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
     done = subprocess.run(

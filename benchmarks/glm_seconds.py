@@ -53,11 +53,11 @@ MEASURES = [
 L2 = 1e-6
 GAP = 1e-6
 LIMIT = 900
-# What takes this many times as long as the fastest is run so often, and not tried with smaller
+# What takes SLOW times as long as the fastest is run FEW times, and not tried with smaller
 # tolerances: it changes no ratio.
 SLOW, FEW = 4.0, 3
 WARM = 50
-# Tables of so many numbers are run so often at most.
+# Tables of more numbers than this are run FEW times.
 HUGE = 4e7
 
 LOSSES = {

@@ -166,7 +166,7 @@ class GuardedProxyProx(Method):
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
-        """Return a step of SGD's: to half of the cost, but not far beyond the simulator's curvature.
+        """Return a step of SGD's to half of the cost, not far beyond the simulator's curvature.
 
         If one over the curvature is shorter, it is the mean of both.
         """
@@ -444,8 +444,8 @@ def observed(
     """Return the costs of policies that a robot was seen to run, evaluations left out.
 
     The simulator says what each rollout should have cost from where it began, and from where the
-    others did. ``points`` are policies; with ``since`` all that were first run after so many
-    rollouts are added.
+    others did. ``points`` are policies; with ``since`` all that were first run after that
+    many rollouts are added.
     """
     wanted = {np.asarray(w, dtype=np.float64).tobytes() for w in points}
     rollouts: dict[bytes, list[Trajectory]] = {}

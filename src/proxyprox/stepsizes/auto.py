@@ -109,9 +109,10 @@ class AutoStepPolicy:
         How many times what is explained is believed of a difference; how many times ℓ may grow by
         one measurement, and how many times the way so far noise may move the iterate meanwhile.
     every : int
-        Batches are evaluated at the point before in so many first steps and then at every such one.
+        Batches are evaluated at the point before in each of the first steps, this many, and then in
+        every step whose number it divides.
     per_octave : int
-        If δ = 0 is known: in so many steps while k doubles.
+        If δ = 0 is known: in this many steps while k doubles.
     fade : float
         Weight of the past in the means and peaks of curvatures and in the recent noise.
     accuracy : float
