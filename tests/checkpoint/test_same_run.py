@@ -153,7 +153,7 @@ def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
         "method": pp.ProxyProx(10.0),
     }  # fmt: skip
     first = pp.minimize(**call, steps=5, checkpoint=tmp_path / "run")
-    assert first.stop.startswith("Convex(steps=5, G=0.0) (the default: the objective is not known")
+    assert first.stop.startswith("Convex(steps=5, G=0.0) (the default")
     longer = pp.minimize(**call, steps=12, checkpoint=tmp_path / "run")
     assert longer.steps == 12
     kept = "Convex(steps=5, G=0.0) (the rule that the run began with)"

@@ -339,7 +339,8 @@ def _choose_stop(
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"
     if expected_steps is not None:
-        return Convex(expected_steps), " (the default: L is not known to be strongly convex)"
+        why = " (the default: the objective is not known to be strongly convex)"
+        return Convex(expected_steps), why
     return SDane(), " (the default: neither μ nor the number of steps is known)"
 
 
