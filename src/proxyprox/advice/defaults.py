@@ -228,9 +228,11 @@ def note_full_gradient(problem: Problem) -> str:
     objective = problem.objective
     if is_exact(objective) or not has(objective, "everything") or not problem.same_curvature:
         return ""
+    samples = getattr(objective, "samples", None)
+    paid = f" ({count_words(int(samples(objective.everything())), 'sample')})" if samples else ""
     return (
-        "The proxy has the target's curvature: one full gradient would solve the problem, with "
-        "method=DANE(eta=math.inf)."
+        f"The proxy has the target's curvature: one full gradient{paid} would solve the problem, "
+        "with method=DANE(eta=math.inf)."
     )
 
 
