@@ -284,6 +284,9 @@ def tell_table(done: dict[str, Any], kept: TableModel, found: Comparison) -> Non
     for doubt in done["doubts"]:
         console.say(screen, f"\n{doubt}", "yellow")
     tell_coefficients(done["coefficients"], done["effects"])
+    if len(kept.classes) == 2:
+        towards = f"{kept.target} = {kept.classes[1]}"
+        console.say(screen, f"A column with a coefficient above 0 speaks for {towards}.", "dim")
     console.tell_path(screen, f"\nModel ({found.chosen}, all labels): {done['model']}")
     if done["replaced"]:
         console.say(screen, "It replaced the model of an earlier run; --output keeps both.", "dim")
