@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -51,6 +52,7 @@ BAD_X = [
     "abc",
     [[10**400, 1]] * 24,
     pd.DataFrame({"a": list("ab") * 12, "b": 1.0}),
+    SimpleNamespace(__dask_graph__={}),  # of which scikit-learn would fetch all rows
 ]
 BAD_Y = [
     np.ma.array(Y, mask=MASK),

@@ -115,13 +115,13 @@ def test_good_answers_are_imitated_and_opposite_ones_are_not():
     X, y = linear_rows(noise=2.0)
     truth = X @ [1.0, -1.0, 0.5, 0.0]
     fit = ProxyRidge(cv=3).fit(X[:25], y[:25], X_proxy=X[25:], y_proxy=truth)
-    assert (fit.choice_.way, fit.choice_.weight) == ("teacher alone", 0.0)
+    assert (fit.choice_.way, fit.choice_.weight) == ("mixed", 0.01)
     assert fit.score(X, truth) > 0.9
     X, y = linear_rows()
     fit = ProxyRidge(cv=3).fit(X[:60], y[:60], X_proxy=X[60:], y_proxy=-y)
     alone = ProxyRidge(cv=3).fit(X[:60], y[:60], X_proxy=X[60:])
     assert (fit.choice_.way, fit.choice_.weight) == ("labels alone", 1.0)
-    assert set(fit.choice_.losses) > {"mixed", "fine-tuned", "teacher alone"}
+    assert set(fit.choice_.losses) == {"labels alone", "mixed", "fine-tuned"}
     assert fit.score(X, y) >= alone.score(X, y) - 0.01
 
 

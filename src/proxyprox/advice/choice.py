@@ -8,10 +8,6 @@ from dataclasses import dataclass
 
 MEANINGS = {
     "labels alone": "The fit tends to the minimiser of the labels' loss L.",
-    "teacher alone": (
-        "The fit imitates the teacher, its errors too: only more labels, not more of its rows, can "
-        "remove that bias."
-    ),
     "fine-tuned": (
         "The fit to the labels is pulled towards the teacher's imitation: that bias vanishes as "
         "more labels weaken the pull."
@@ -35,8 +31,7 @@ class Choice:
     Attributes
     ----------
     way : str
-        "labels alone", "teacher alone", "fine-tuned", "mixed" or "corrected"; of networks also
-        "target alone".
+        "labels alone", "fine-tuned", "mixed" or "corrected"; of networks also "target alone".
     weight : float
         θ in ``θ L + (1 − θ) L̂``, the loss that the fit tends to minimise: 1 is the labels' loss
         L, 0 the loss L̂ of the teacher's answers. NaN if it is not known.

@@ -18,7 +18,6 @@ from proxyprox._util.extras import require
 require("distributed", extra="dask", purpose="proxyprox.dask")
 require("sklearn", extra="dask", purpose="proxyprox.dask")
 
-from proxyprox.dask import fitting
 from proxyprox.dask.objective import (
     PartitionedDesign,
     PartitionedGLM,
@@ -29,10 +28,6 @@ from proxyprox.dask.objective import (
     softmax_regression,
 )
 from proxyprox.dask.tables import read_parquet
-from proxyprox.sklearn.estimators import ProxyGLM
-
-# Estimators fit Dask collections from here on.
-ProxyGLM.cluster = fitting
 
 __all__ = [
     "PartitionedDesign",

@@ -104,14 +104,20 @@ class Draw(NamedTuple):
         return np.where(keys < min(limit, self.limit), keys, math.inf)
 
 
+class Size(NamedTuple):
+    """Rows of a partition, their weight, entries, nanoseconds of a Gram matrix, and a hash."""
+
+    rows: int = 0
+    weight: float = 0.0
+    entries: int = 0
+    gram: float = 0.0
+    mark: int = 0
+
+
 class Look(NamedTuple):
-    """What a first pass finds.
+    """What a first pass finds: of each partition its size, what is wrong and in which partition."""
 
-    ``parts`` has, of each partition, rows, weight, entries, nanoseconds of a Gram matrix and a
-    hash; ``faults`` what is wrong and in which partition.
-    """
-
-    parts: tuple[tuple[int, float, int, float, int], ...]
+    parts: tuple[Size, ...]
     columns: int
     faults: tuple[tuple[str, int], ...]
     classes: tuple[Any, ...]
@@ -121,20 +127,21 @@ class Look(NamedTuple):
 def look_at_partition(number: int, part: Any, job: Any) -> Look:
     """Return what one partition holds: its size, its faults, its classes and its sampled rows."""
     transformer, columns, family, draw = job
-    rows, weight, entries, gram, mark, width = 0, 0.0, 0, 0.0, 0, 0
+    size, width = Size(), 0
     faults, classes, samples = dict[str, None](), dict[Any, None](), list[Sample]()
     data = tables.open_partition(part)
     if fault := tables.column_fault(*data, columns):
-        return Look(((0, 0.0, 0, 0.0, 0),), 0, ((fault, number),), (), [])
+        return Look((Size(),), 0, ((fault, number),), (), [])
     keys = draw.keys(number, data[0].shape[0]) if draw.size else np.zeros(0)
     for X, y, s in tables.read_blocks(*data, transformer):
         design, width = Design(X, checked=True), X.shape[1]
         weights = np.ones(len(y)) if s is None else s.astype(np.float64)
         inputs = (X.data, X.indices, X.indptr) if design.sparse else (np.ascontiguousarray(X.T),)
-        rows, weight = rows + len(y), weight + float(weights.sum())
-        entries, gram = entries + inputs[0].size, gram + min(design.gram_work)
+        mark = size.mark
         for array in (*inputs, pandas.util.hash_array(y), weights):
             mark = zlib.crc32(array, mark)
+        more = len(y), float(weights.sum()), inputs[0].size, min(design.gram_work)
+        size = Size(*map(sum, zip(size, more, strict=False)), mark=mark)
         names = [name for name, _ in columns] if transformer is None else range(width)
         faults |= {f"column {names[j]!r} NaN or infinite": None for j in _gaps(X)}
         faults |= dict.fromkeys(_label_faults(y, family, classes))
@@ -145,7 +152,7 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
         samples.append(Sample(key[kept], X[kept], y[kept], weights[kept]))
     found = tuple((fault, number) for fault in faults)
     drawn, met = merge_samples(samples, draw.size), tuple(classes)[: CLUSTER.rows]
-    return Look(((rows, weight, entries, gram, mark),), width, found, met, drawn)
+    return Look((size,), width, found, met, drawn)
 
 
 def merge_looks(looks: list[Look], size: int) -> Look:
@@ -158,12 +165,9 @@ def merge_looks(looks: list[Look], size: int) -> Look:
 
 def _gaps(X: Any) -> Array:
     """Return the columns that have entries that are not finite."""
-    sparse = scipy.sparse.issparse(X)
-    values = X.data if sparse else X
-    if np.isfinite(values.sum()):
-        return ()
-    wrong = ~np.isfinite(values)
-    return np.unique(X.indices[wrong] if sparse else np.nonzero(wrong)[1])
+    if scipy.sparse.issparse(X):
+        return np.unique(X.indices[~np.isfinite(X.data)])
+    return np.flatnonzero(~np.isfinite(X).all(axis=0))
 
 
 def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:
@@ -213,10 +217,8 @@ class PartitionedDesign:
         if self.seen is not None and not draw.size:
             return self.seen
         job = self._transformer, self.table.columns, self.kind, draw
-        purpose, merge = (
-            "sample" if draw.size else "first look",
-            partial(merge_looks, size=draw.size),
-        )
+        purpose = "sample" if draw.size else "first look"
+        merge = partial(merge_looks, size=draw.size)
         seen: Look = self.engine.run(purpose, self.table, look_at_partition, job, merge)
         if seen.faults:
             where: dict[str, list[str]] = {}
@@ -226,9 +228,8 @@ class PartitionedDesign:
             allowed = "of the same finite columns, labels and weights in every partition"
             remedy = "Drop or repair those rows; a transformer may impute inputs."
             raise ValueError(f"The table must be {allowed}, but has {'; '.join(listed)}. {remedy}")
-        rows, weights = (sum(each) for each in list(zip(*seen.parts, strict=True))[:2])
-        if not weights > 0:
-            got = Words(f"{rows} rows of weight {weights:g}")
+        if not any(part.weight > 0 for part in seen.parts):
+            got = Words(f"{sum(part.rows for part in seen.parts)} rows of weight 0")
             raise ValueError(message("X", got, "a table with rows, not all of weight zero"))
         self.seen = seen._replace(samples=[])
         return seen
@@ -236,7 +237,7 @@ class PartitionedDesign:
     @property
     def rows(self) -> int:
         """Number of rows."""
-        return sum(part[0] for part in self.look().parts)
+        return sum(part.rows for part in self.look().parts)
 
     @property
     def width(self) -> int:
@@ -386,11 +387,12 @@ class PartitionedGLM(LinearLoss):
     @property
     def work(self) -> Work:
         """About how long a gradient and a Hessian take, on one core."""
-        parts = self.design.look().parts
-        rows, _, entries, gram, _ = (sum(each) for each in zip(*parts, strict=True))
+        size = Size(*map(sum, zip(*self.design.look().parts, strict=True)))
         outputs = self.family.outputs
-        gradient = CLUSTER.reading * entries + outputs * (2.0 * entries + 15.0 * rows)
-        return Work(gradient, gram * outputs * (outputs + 1) / 2, rows, self.design.width)
+        gradient = CLUSTER.reading * size.entries
+        gradient += outputs * (2.0 * size.entries + 15.0 * size.rows)
+        hessian = size.gram * outputs * (outputs + 1) / 2
+        return Work(gradient, hessian, size.rows, self.design.width)
 
     @property
     def gradient_source(self) -> str:
@@ -452,8 +454,8 @@ class PartitionedGLM(LinearLoss):
     def fingerprint(self) -> str:
         """Return a text that only losses of the same data, family and settings share."""
         design, classes = self.design, getattr(self.family, "classes", ())
-        rows, *_, hashes = zip(*design.look().parts, strict=True)
-        return digest(design.kind.__name__, classes, self.l2, design.intercept, rows, hashes)
+        known = [(part.rows, part.mark) for part in design.look().parts]
+        return digest(design.kind.__name__, classes, self.l2, design.intercept, known)
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Return None: every gradient is of all rows."""

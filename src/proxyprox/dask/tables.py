@@ -74,10 +74,9 @@ class Block(NamedTuple):
 
 
 def open_partition(part: Any) -> tuple[Any, Any, Any]:
-    """Return a partition's inputs, labels (NaN if there are none) and weights."""
-    X, *rest = part() if callable(part) else part
-    y, weights = (*rest, None, None)[:2]
-    return X, np.full(X.shape[0], np.nan) if y is None else y, weights
+    """Return a partition's inputs, labels and weights, if there are any."""
+    X, y, *weights = part() if callable(part) else part
+    return X, y, weights[0] if weights else None
 
 
 def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
@@ -312,8 +311,8 @@ class ClusterPolicy:
     Attributes
     ----------
     rows : int
-        Rows, or distinct labels, that are fetched at most: of more labelled rows a sample is, and
-        all are fitted where they are. No record: a judgement of memory.
+        Rows that a transformer is fitted to, and distinct labels that are fetched, at most. No
+        record: a judgement of memory.
     fan_in : int
         Results that one task adds up, and tasks for each thread. Set by
         docs/results/scale/report.md.

@@ -4,6 +4,7 @@ from proxyprox._util.extras import require
 
 require("sklearn", extra="sklearn", purpose="proxyprox.sklearn")
 
+from proxyprox.advice.choice import Choice
 from proxyprox.result import Interval
 from proxyprox.sklearn.estimators import (
     ProxyGammaRegressor,
@@ -11,7 +12,6 @@ from proxyprox.sklearn.estimators import (
     ProxyPoissonRegressor,
     ProxyRidge,
 )
-from proxyprox.sklearn.inference import Choice
 from proxyprox.sklearn.inputs import ProxyWarning, labelled_only
 from proxyprox.sklearn.labelling import JournalError, LabelBudget
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from proxyprox._util.validation import Words, message
+from proxyprox._util.validation import message
+from proxyprox.advice.choice import Choice
 from proxyprox.problems.families import Gamma, Linear, Poisson
 from proxyprox.problems.glm import GLM, Design
 from proxyprox.result import Interval
@@ -33,9 +33,6 @@ class ProxyGLM(LinearModel, ABC):
     fit_intercept: bool = True
     random_state: Any = 0
 
-    # What fetches and fits the rows of Dask collections: proxyprox.dask sets it.
-    cluster: ClassVar[Any] = None
-
     # -- fitting ----------------------------------------------------------------------------
 
     def fit(
@@ -45,8 +42,8 @@ class ProxyGLM(LinearModel, ABC):
 
         Parameters
         ----------
-        X : array, sparse matrix or Dask collection of shape (n, p)
-            Inputs. Of a Dask array or DataFrame the labelled rows are fetched.
+        X : array or sparse matrix of shape (n, p)
+            Inputs.
         y : array of shape (n,)
             Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
         sample_weight : array of shape (n,), optional
@@ -67,61 +64,38 @@ class ProxyGLM(LinearModel, ABC):
         -------
         self
         """
-        if hasattr(X, "__dask_graph__"):
-            return self._fit_collections(X, y, sample_weight, X_proxy, y_proxy)
         X, y, labelled = self._check(X, y)
         self._set_classes(y, labelled)
-        return self._learn((X, y, labelled), sample_weight, X_proxy, y_proxy)
-
-    def _learn(
-        self, data: Any, weights: Any, X_proxy: Any, y_proxy: Any, others: Any = None
-    ) -> Self:
-        """Fit checked rows, given the mean squares of further ones if there are such."""
-        settings, (X, y, labelled), family = inputs.settings_of(self), data, self.family
-        intercept = settings.fit_intercept
+        settings, family = inputs.settings_of(self), self.family
         X_proxy, y_proxy, sizes = inputs.join_tables(self, X_proxy, y_proxy)
         if X_proxy is not None:
             for part in np.split(np.arange(X_proxy.shape[0]), np.cumsum(sizes)[:-1].astype(int)):
                 inputs.warn_if_suspicious(X, X_proxy[part] if sizes else X_proxy)
-        plain = inputs.labelled_rows(X, y, weights, labelled)
+        plain = inputs.labelled_rows(X, y, sample_weight, labelled)
         rows = plain.weigh_classes(getattr(self, "class_weight", None), family)
-        worth, known, judged = None, None, settings.power is None
-        if sizes and y_proxy is not None:
-            tables = X_proxy, y_proxy, sizes
-            worth = inference.worth_of(family, rows, tables, intercept, judged=judged)
-            used = worth.weights > 0
-            known = worth.weights[used]
-            X_proxy, y_proxy = (X_proxy[used], y_proxy[used]) if used.any() else (None, None)
-        squares = [inference.mean_squares(rows.X, rows.weights)]
-        if not labelled.all():
-            # By weights: a copy of the unlabelled rows would double the memory.
-            squares.append(inference.mean_squares(X, ~labelled))
+        # By weights: a copy of the unlabelled rows would double the memory.
+        tables = [(rows.X, rows.weights), (X, (~labelled).astype(float))]
         if X_proxy is not None:
-            squares.append(inference.mean_squares(X_proxy))
-        means, totals = zip(*squares, *([] if others is None else [others]), strict=True)
-        square = float(np.average([mean.mean() for mean in means], weights=totals))
-        # As plain tuples, which every way of storing an estimator can store.
-        self._rows = plain.X, plain.y, plain.weights
-        teacher, made = None, worth.made if worth else []
+            tables.append((X_proxy, np.ones(X_proxy.shape[0])))
+        square = inference.mean_square(tables)
+        teacher, worth, made = None, None, []
         if y_proxy is not None:
-            parts = X, labelled, X_proxy, known
-            teacher = inference.teacher_of(family, rows, parts, y_proxy, intercept)
-            single = judged and not worth and not teacher.paired
-            if single and inference.is_made_from(teacher.design, teacher.on_proxy, family, rows):
-                teacher, made = None, [""]
+            given = X, labelled, X_proxy, y_proxy, sizes
+            teacher, worth, made = inference.read_teacher(family, rows, given, settings)
         if made:
             warnings.warn(
                 f"X_proxy and y_proxy{', '.join(made)} agree with X and y more closely than "
                 f"independent rows do (a chance below {FITTING.too_alike:.0%}): they seem to be "
                 "made from them, and are left out. Fit a generator to one half of the labelled "
                 "rows and pass the other half as X and y.",
-                stacklevel=3,
+                stacklevel=2,
             )
         found = fitting.learn(settings, family, rows, square, teacher)
         self._w, trial, self.alpha_, choice, self._rectifier, estimate = found
         self.n_labels_, self.cv_curve_ = int(rows.X.shape[0]), trial.curve
         choice = replace(choice, tables=worth.words) if worth else choice
-        self._choice = tuple(vars(choice).values())
+        # As plain tuples, which every way of storing an estimator can store.
+        self._rows, self._choice = (plain.X, plain.y, plain.weights), tuple(vars(choice).values())
         self.tables_ = worth and worth.shares
         self._estimate = None if estimate is None else tuple(estimate)
         self.power_ = 0.0 if estimate is None else estimate.power
@@ -174,25 +148,6 @@ class ProxyGLM(LinearModel, ABC):
         names = getattr(self, "feature_names_in_", None)
         return inference.collinear_note(estimate.loose, self.n_features_in_, names)
 
-    def _fit_collections(self, X: Any, y: Any, weights: Any, X_proxy: Any, y_proxy: Any) -> Self:
-        """Fit the labelled rows of collections, which are fetched, and the others' squares."""
-        if self.cluster is None:
-            got, remedy = Words("a Dask collection"), "Import proxyprox.dask first."
-            raise TypeError(message("X", got, "an array in memory", remedy))
-        if y_proxy is not None:
-            raise TypeError(message("y_proxy", y_proxy, "left out if X is a Dask collection"))
-        # Gaps among the numbers of a cluster are more often mistakes.
-        regressor = isinstance(self, RegressorMixin)
-        mark = None if regressor else inputs.mark_of(getattr(self, "unlabelled", None))
-        rows = self.cluster.fetch_labelled(X, y, weights, X_proxy, mark)
-        X_known, y_known, labelled = self._check(rows.X, rows.y)
-        if rows.names is not None:
-            self.feature_names_in_ = np.array(rows.names, dtype=object)
-        marks = np.full(rows.unlabelled, -1 if mark is None else mark)
-        all_y = np.append(y_known, marks)
-        self._set_classes(all_y, np.arange(len(all_y)) < len(y_known))
-        return self._learn((X_known, y_known, labelled), rows.weights, None, None, rows.squares)
-
     # -- what differs between estimators ------------------------------------------------------
 
     @abstractmethod
@@ -205,10 +160,10 @@ class ProxyGLM(LinearModel, ABC):
     # -- after fitting ----------------------------------------------------------------------
 
     @property
-    def choice_(self) -> inference.Choice:
+    def choice_(self) -> Choice:
         """Which way of using labels and teacher the held-out labels preferred, and by how much."""
         check_is_fitted(self)
-        return inference.Choice(*self._choice)
+        return Choice(*self._choice)
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """Return intervals for the coefficients.
@@ -346,7 +301,7 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     choice_ : Choice
-        Which way was preferred of labels alone, teacher alone, fine-tuned, mixed and corrected,
+        Which way was preferred of labels alone, fine-tuned, mixed and corrected,
         with the weight θ of the labels' loss; printed, it says by how much and what that means.
     tables_ : array or None
         Of several tables in X_proxy with answers the share of each in the combination's curvature,

@@ -24,8 +24,9 @@ from proxyprox import GLM, minimize
 from proxyprox._util import arrays
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.validation import message
+from proxyprox.advice.choice import Choice
 from proxyprox.problems.combination import Combination
-from proxyprox.problems.families import CanonicalFamily, Family
+from proxyprox.problems.families import Family
 from proxyprox.problems.glm import Design
 from proxyprox.problems.quadratic import Quadratic
 from proxyprox.sklearn import inference
@@ -34,7 +35,7 @@ from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 Folds = Sequence[tuple[Array, Array]]
-# For each way, the weight of each point of its path in the answer; they add up to one.
+# For each way, the weight of each point of its path in the answer, up to a factor.
 Shares = Mapping[str, Array]
 
 
@@ -64,19 +65,18 @@ class Trial(NamedTuple):
         return float(self.curve[self.place])
 
 
-def choice_of(trials: Sequence[Trial]) -> inference.Choice:
+def choice_of(trials: Sequence[Trial]) -> Choice:
     """Return what trials tell of the ways, the best trial being the first."""
-    best, losses, errors = trials[0], dict[str, float](), dict[str, float]()
-    theta = FITTING.thetas[best.place] if best.way == "mixed" else float(best.way != TEACHER)
-    for trial in trials:
-        if len(trial.losses):
-            gap = trial.losses - best.losses
-            losses[trial.way] = trial.score
-            errors[trial.way] = float(gap.std() / np.sqrt(len(gap)))
-    return inference.Choice(best.way, theta, losses, errors)
+    best, theta = trials[0], 1.0
+    judged = [trial for trial in trials if len(trial.losses)]
+    gaps = {trial.way: trial.losses - best.losses for trial in judged}
+    if best.way == "mixed":
+        theta = FITTING.thetas[best.place]
+    errors = {way: float(gap.std() / np.sqrt(len(gap))) for way, gap in gaps.items()}
+    return Choice(best.way, theta, {trial.way: trial.score for trial in judged}, errors)
 
 
-ALONE, TEACHER = "labels alone", "teacher alone"
+ALONE = "labels alone"
 
 
 class Found(NamedTuple):
@@ -88,7 +88,7 @@ class Found(NamedTuple):
     w: Array
     trial: Trial
     alpha: float
-    choice: inference.Choice
+    choice: Choice
     rectifier: Array
     estimate: inference.Estimate | None
 
@@ -160,12 +160,7 @@ class Fit:
     """A fit of labelled rows, given the mean square of all inputs and perhaps a teacher."""
 
     def __init__(
-        self,
-        settings: Any,
-        family: Family,
-        rows: Labelled,
-        square: float,
-        teacher: Any,
+        self, settings: Any, family: Family, rows: Labelled, square: float, teacher: Any
     ) -> None:
         self.settings, self.rows, self.teacher = settings, rows, teacher
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
@@ -188,16 +183,6 @@ class Fit:
         hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
         return Quadratic(hessian, -hessian @ student)
 
-    def expected(self, way: str, points: int) -> Array:
-        """Return how likely each point of a way's path is before labels are seen."""
-        given = self.settings.alpha is not None and way != "fine-tuned"
-        known = given or way in (TEACHER, "mixed") or not self.few
-        if known or not self.plain.family.classifier:
-            return np.full(points, 1 / points)
-        off = (np.log10(FITTING.strengths) - FITTING.usual) / FITTING.spread
-        found = np.exp(-((off / (2 if way == "fine-tuned" else 1)) ** 2) / 2)
-        return found / found.sum()
-
     def ways(self) -> list[str]:
         """Return the ways to fit that are tried."""
         if self.teacher is None:
@@ -206,35 +191,44 @@ class Fit:
             return ["corrected"]
         teacher = self.teacher
         narrow = len(teacher.student) == teacher.loss.dim <= FITTING.exact_size
-        return [ALONE, TEACHER, "fine-tuned"] + ["mixed"] * narrow
+        return [ALONE, "fine-tuned"] + ["mixed"] * narrow
+
+    def grid(self, way: str) -> Array:
+        """Return what the points of a way's path differ in: strengths, or weights θ."""
+        grids = {"mixed": np.array(FITTING.thetas), "fine-tuned": self.strengths}
+        return grids.get(way, self.alphas)
+
+    def expected(self, way: str) -> Array:
+        """Return how likely each point of a way's path is before labels are seen."""
+        grid = self.grid(way)
+        given = self.settings.alpha is not None and way != "fine-tuned"
+        if given or way == "mixed" or not (self.few and self.plain.family.classifier):
+            return np.full(len(grid), 1 / len(grid))
+        off = (np.log10(FITTING.strengths) - FITTING.usual) / FITTING.spread
+        found = np.exp(-((off / (2 if way == "fine-tuned" else 1)) ** 2) / 2)
+        return found / found.sum()
 
     def points(self, way: str, rows: Any = slice(None)) -> Iterator[Array]:
         """Yield the points of a way's path on some of the labelled rows, or on all."""
-        loss, teacher, tilt = self.plain.rows(rows), self.teacher, 0.0
-        w = inference.constant_model(loss, self.rows.weights[rows])[1]
-        if way != ALONE:
-            w = teacher.student
-        if way == TEACHER:
-            yield w
-        elif way == "mixed":
-            # The minimisers of θ L + (1 − θ) L̂.
-            for theta in FITTING.thetas:
-                mixture = Combination([loss, self.imitation], [theta, 1 - theta])
-                w = inference.minimise(mixture, w, tol=1e-11)
-                yield w
+        loss, teacher, line = self.plain.rows(rows), self.teacher, 0.0
+        if way == ALONE:
+            w = inference.constant_model(loss, self.rows.weights[rows])[1]
         else:
-            # Those of L + α/2 ‖w − c‖², c being zero or the student; "corrected" ones' L is paired.
-            if way == "corrected":
-                tilt = teacher.tilt(loss, rows, self.settings.power)
-            for alpha in self.strengths if way == "fine-tuned" else self.alphas:
-                strong: Any = loss.with_l2(alpha)
+            w = teacher.student
+        if way == "corrected":
+            line = teacher.tilt(loss, rows, self.settings.power)
+        for point in self.grid(way):
+            if way == "mixed":
+                # The minimisers of θ L + (1 − θ) L̂.
+                goal: Any = Combination([loss, self.imitation], [point, 1 - point])
+            else:
+                # Those of L + α/2 ‖w − c‖², c being zero or the student; of a paired L, too.
+                goal = loss.with_l2(point)
                 if way != ALONE:
-                    line = tilt - strong.ridge(teacher.student)
-                    strong = Combination([strong], [1.0], tilt=line)
-                # Nothing holds the mean of the classes' constants.
-                w = inference.minimise(strong, w, tol=1e-11)
-                w = inference.centre_classes(w, loss.family.outputs)
-                yield w
+                    goal = Combination([goal], [1.0], tilt=line - goal.ridge(teacher.student))
+            # Nothing holds the mean of the classes' constants.
+            w = inference.centre_classes(inference.minimise(goal, w, tol=1e-11), loss)
+            yield w
 
     def learn(self) -> Found:
         """Weigh the ways and their points, and fit all labelled rows so."""
@@ -258,8 +252,7 @@ class Fit:
         residuals = inference.targets_of(plain) - trial.held_out
         weights = self.rows.weights if self.rows.population is None else self.rows.population
         rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)
-        grid = self.strengths if trial.way == "fine-tuned" else self.alphas
-        alpha = 0.0 if trial.way in (TEACHER, "mixed") else float(grid[trial.place])
+        alpha = 0.0 if trial.way == "mixed" else float(self.grid(trial.way)[trial.place])
         return Found(w, trial, alpha, choice_of(trials), rectifier, estimate)
 
     def _minimise(self) -> tuple[Array, Trial]:
@@ -271,7 +264,7 @@ class Fit:
         else:
             objective, way = inference.paired_loss(loss, teacher, self.settings.power), "corrected"
             w = inference.minimise(objective, teacher.student, tol=1e-10)
-        w = w if alpha else inference.centre_classes(w, plain.family.outputs)
+        w = w if alpha else inference.centre_classes(w, plain)
         targets, n = inference.targets_of(plain), self.design.rows
         residuals = targets - inference.means(self.design, plain.family, w)
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
@@ -282,9 +275,10 @@ class Fit:
     def _average(self, shares: Shares) -> Array:
         """Return the average of the points of paths on all labelled rows."""
         total, used = 0.0, 0.0
+        least = FITTING.tolerance * sum(float(weights.sum()) for weights in shares.values())
         for way, weights in shares.items():
             # What has no share to speak of need not be computed.
-            last = int(np.max(np.flatnonzero(weights > FITTING.tolerance), initial=-1))
+            last = int(np.max(np.flatnonzero(weights > least), initial=-1))
             for weight, w in zip(weights[: last + 1], self.points(way), strict=False):
                 total, used = total + weight * w, used + weight
         return total / used
@@ -295,35 +289,30 @@ class Fit:
         """Return the trials, the chosen one first, and the shares of all points.
 
         With few labels the least held-out loss is a gamble. Every point of every path is weighed by
-        its held-out likelihood and by how likely it was before: labels alone count as much as all
-        ways that ask a teacher. Because the loss is convex, the average is never worse than its
-        parts are on average.
+        its held-out likelihood and by how likely it was before, all ways alike. Because the loss is
+        convex, the average is never worse than its parts are on average.
         """
         folds, ways = self._split(), self.ways()
         if not folds:
             nothing = np.full((self.design.rows, self.plain.family.outputs), np.nan)
-            place = int(self.expected(ways[0], len(self.alphas)).argmax())
+            place = int(self.expected(ways[0]).argmax())
             trial = Trial(ways[0], place, np.zeros(0), np.zeros(0), nothing)
             return [trial], {ways[0]: np.eye(place + 1)[-1]}
         found = {way: self._try(way, folds) for way in ways}
         lowest, n = min(float(curve.min()) for curve, *_ in found.values()), self.rows.weights.sum()
-        raw = dict[str, Array]()
+        shares = dict[str, Array]()
         for way, (curve, *_) in found.items():
-            prior = self.expected(way, len(curve)) / (1 if way == ALONE else max(len(ways) - 1, 1))
             if self.plain.family.known_dispersion:
-                raw[way] = prior * np.exp(-n * (curve - lowest))
+                likelihood = np.exp(-n * (curve - lowest))
             else:
                 # Of an unknown dispersion the most likely one: the mean deviance.
-                raw[way] = prior * (max(lowest, 1e-300) / curve) ** (n / 2)
-        total = sum(float(weights.sum()) for weights in raw.values())
-        shares = {way: weights / total for way, weights in raw.items()}
+                likelihood = (max(lowest, 1e-300) / curve) ** (n / 2)
+            shares[way] = self.expected(way) * likelihood
         trials = [
             Trial(way, place := int(shares[way].argmax()), curve, losses[place], predicted[place])
             for way, (curve, losses, predicted) in found.items()
         ]
-        alone = float(shares[ALONE].sum()) if ALONE in shares else 0.0
         trials.sort(key=lambda trial: -float(shares[trial.way].sum()))
-        trials.sort(key=lambda trial: (trial.way == ALONE) != (alone >= 0.5))
         return trials, shares
 
     def _split(self) -> Folds:
@@ -445,17 +434,10 @@ def fold_pass(loss: GLM, W: Array, trained: Array, tested: Array) -> Pass:
     def visit(rows: slice, part: Any) -> Array:
         z = np.asarray(design.push(part, matrix)).reshape(-1, outputs)
         targets = np.repeat(loss.targets[rows], count)
-        z = z if outputs > 1 else z[:, 0]
         if outputs > 1:
-            targets = np.eye(outputs)[targets]
-        if isinstance(family, CanonicalFamily):
-            losses, means = family.potential(z)
-            product = targets * z
-            losses = losses - (product.sum(axis=1) if outputs > 1 else product)
-            losses = losses + family.constant(targets[:, 0] if outputs > 1 else targets)
-            slopes = means - targets
+            losses, slopes = family.loss_and_slope(z, np.eye(outputs)[targets])
         else:
-            losses, slopes = family.loss(z, targets), family.slope(z, targets)
+            losses, slopes = family.loss_and_slope(z[:, 0], targets)
         losses = losses.reshape(-1, count)
         totals.append(np.stack([(each[rows] * losses).sum(axis=0) for each in (trained, tested)]))
         scaled = trained[rows][:, :, None] * slopes.reshape(-1, count, outputs)

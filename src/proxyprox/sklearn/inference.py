@@ -17,7 +17,6 @@ from proxyprox import GLM
 from proxyprox._util.arrays import BLOCK
 from proxyprox._util.text import list_names
 from proxyprox._util.validation import Words, message
-from proxyprox.advice.choice import Choice as Choice  # of estimators, beside their intervals
 from proxyprox.inner import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems.combination import Combination
@@ -96,12 +95,10 @@ def dense_rows(design: Design) -> Array:
     return np.hstack([X, np.ones((design.rows, 1))]) if design.intercept else X
 
 
-def centre_classes(w: Array, outputs: int) -> Array:
+def centre_classes(w: Array, loss: Any) -> Array:
     """Return softmax parameters whose classes sum to zero, which changes no prediction."""
-    if outputs == 1:
-        return w
-    matrix = w.reshape(-1, outputs)
-    return (matrix - matrix.mean(axis=1, keepdims=True)).ravel()
+    matrix = w.reshape(-1, loss.family.outputs)
+    return w if matrix.shape[1] == 1 else (matrix - matrix.mean(axis=1, keepdims=True)).ravel()
 
 
 def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None) -> Array:
@@ -113,12 +110,14 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
         return start
 
 
-def mean_squares(X: Any, weights: Array | None = None) -> tuple[Array, float]:
-    """Return the mean square of each column of some rows, and the weight of these."""
-    weights = np.ones(X.shape[0]) if weights is None else weights.astype(np.float64)
-    total = float(weights.sum())
-    sums = X.power(2).T @ weights if hasattr(X, "tocsr") else np.einsum("ij,ij,i->j", X, X, weights)
-    return np.asarray(sums) / total, total
+def mean_square(tables: Sequence[tuple[Any, Array]]) -> float:
+    """Return the mean of the squared entries of tables, given with the weights of their rows."""
+    total, count = 0.0, 0.0
+    for X, weights in tables:
+        squares = X.power(2).sum(axis=1) if hasattr(X, "tocsr") else np.einsum("ij,ij->i", X, X)
+        total += float(weights @ np.ravel(squares))
+        count += float(weights.sum()) * X.shape[1]
+    return total / count
 
 
 # -- a teacher ----------------------------------------------------------------------------------
@@ -161,14 +160,10 @@ class Teacher:
         """Number of the proxy's rows."""
         return float(self.weights.sum())
 
-    def tilt(self, loss: GLM, rows: Any = slice(None), power: float | None = None) -> Array:
+    def tilt(self, loss: GLM, rows: Any, power: float) -> Array:
         """Return the linear term of the paired correction of some labelled rows at the student."""
-        design, family = loss.design, loss.family
-        error = slopes(design, family, self.student, self.answers[rows])
-        if power is None:
-            own = slopes(design, family, self.student, targets_of(loss))
-            power = tuned_power(own, error, len(error) / self.rows, np.eye(error.shape[1]))
-        same = np.ravel(design.pull(loss.sample_weight[:, None] * error)) / design.rows
+        error = slopes(loss.design, loss.family, self.student, self.answers[rows])
+        same = np.ravel(loss.design.pull(loss.sample_weight[:, None] * error)) / loss.design.rows
         return power * (self.slope - same)
 
 
@@ -228,15 +223,39 @@ def best_student(
     return student, strength
 
 
+def read_teacher(
+    family: Family, rows: Labelled, given: Any, settings: Any
+) -> tuple[Teacher | None, Worth | None, list[str]]:
+    """Return the teacher, what each of several tables is worth, and which were made from labels.
+
+    ``given`` are X, which of its rows have a label, X_proxy or None, y_proxy and the numbers of
+    rows of several tables.
+    """
+    X, labelled, X_proxy, y_proxy, sizes = given
+    intercept, judged = settings.fit_intercept, settings.power is None
+    if not sizes:
+        teacher = teacher_of(family, rows, (X, labelled, X_proxy), y_proxy, intercept)
+        own = judged and not teacher.paired
+        if own and is_made_from(teacher.design, teacher.on_proxy, family, rows):
+            return None, None, [""]
+        return teacher, None, []
+    worth = worth_of(family, rows, (X_proxy, y_proxy, sizes), intercept, judged=judged)
+    used = worth.weights > 0
+    if not used.any():
+        return None, worth, worth.made
+    parts, known = (X, labelled, X_proxy[used]), worth.weights[used]
+    return teacher_of(family, rows, parts, y_proxy[used], intercept, known), worth, worth.made
+
+
 def teacher_of(
-    family: Family, rows: Labelled, parts: Any, y_proxy: Any, intercept: bool
+    family: Family, rows: Labelled, parts: Any, y_proxy: Any, intercept: bool, known: Any = None
 ) -> Teacher:
     """Sort a teacher's answers and fit the student that imitates it.
 
-    ``parts`` are X, which of its rows have a label, X_proxy or None and the weights of its rows or
-    None.
+    ``parts`` are X, which of its rows have a label, and X_proxy, whose rows have ``known`` weights,
+    or None.
     """
-    X, labelled, X_proxy, known = parts
+    X, labelled, X_proxy = parts
     n, N = X.shape[0], 0 if X_proxy is None else X_proxy.shape[0]
     if X_proxy is None and labelled.all():
         got, allowed = Words("answers without X_proxy"), "answers on rows that have no label"
@@ -302,7 +321,7 @@ class Worth(NamedTuple):
     shares: Array
     weights: Array
     words: str
-    made: Sequence[str]
+    made: list[str]
 
 
 def worth_of(
@@ -360,7 +379,7 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> Combination:
         rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
         student = imitate(*rows, least, teacher.student)
         exact = replace(teacher, student=student, slope=teacher.loss.gradient(student))
-        return Combination([loss], [1.0], tilt=exact.tilt(loss, power=power))
+        return Combination([loss], [1.0], tilt=exact.tilt(loss, slice(None), power))
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     # For λ in [0, 1] convex: the three Hessians do not see labels.
     return Combination([loss, same, teacher.loss], [1.0, -power, power])
@@ -437,7 +456,7 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
     if power != 0.0:
         power = best_power(loss, teacher, minimise(loss, start)) if power is None else power
     objective: Any = paired_loss(loss, teacher, power) if power else loss
-    w = centre_classes(minimise(objective, start), family.outputs)
+    w = centre_classes(minimise(objective, start), loss)
     if not power and _is_separated(loss, w):
         # Where the search for an estimate at infinity stopped means nothing.
         note = "A plane separates the labels: the estimate lies at infinity. Label more rows."

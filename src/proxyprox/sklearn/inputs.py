@@ -273,6 +273,9 @@ class Labelled:
 
 def validate(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
     """Return inputs, and labels if given, checked by scikit-learn and for what a fit needs."""
+    if hasattr(X, "__dask_graph__"):
+        remedy = "Compute the rows that have a label."
+        raise TypeError(message(name, Words("a Dask collection"), "in memory", remedy))
     X, y = check.to_plain(name, X), tuple(check.to_plain("y", each) for each in y)
     options = {"reset": False, "accept_sparse": "csr", "dtype": FLOATS, **options}
     try:

@@ -19,7 +19,7 @@ from sklearn.utils import _safe_indexing, check_array
 
 from proxyprox._util import journal as durable
 from proxyprox._util import validation as check
-from proxyprox._util.arrays import copy_tree, digest
+from proxyprox._util.arrays import digest
 from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
@@ -28,8 +28,7 @@ from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_missing
 
 Array = Any
 Entry = dict[str, Any]
-# From the fitted estimator and the inputs to a score ≥ 0 for each row.
-Criterion = Callable[[Any, Any], Array]
+CRITERIA = ("uniform", "margin", "uncertainty")
 
 
 # -- the pool and the fit -----------------------------------------------------------------------
@@ -77,39 +76,6 @@ def fit_to_labels(
         return model.fit(_safe_indexing(X, bought), y, weights, proxy, answers)
 
 
-# -- which rows ---------------------------------------------------------------------------------
-
-
-def uncertainty(estimator: Any, X: Any) -> Array:
-    """Return the standard deviation of each row's label under the fitted classifier."""
-    p = estimator.predict_proba(X)
-    return np.sqrt(np.maximum(1 - np.sum(p * p, axis=1), 0.0))
-
-
-def margin(estimator: Any, X: Any) -> Array:
-    """Return one minus the gap between the two likeliest classes of each row."""
-    p = np.sort(estimator.predict_proba(X), axis=1)
-    return 1 - (p[:, -1] - p[:, -2])
-
-
-CRITERIA: dict[str, Criterion | None] = {
-    "uniform": None,
-    "margin": margin,
-    "uncertainty": uncertainty,
-}
-
-
-def criterion_of(given: Any, estimator: Any) -> Criterion | None:
-    """Return the criterion of a name, or a user's own function."""
-    if not isinstance(given, str) and callable(given):
-        check.require_takes("criterion", given, ("estimator", "X"))
-        return given  # type: ignore[no-any-return]
-    found = CRITERIA[check.one_of("criterion", given, CRITERIA)]
-    if found is not None and not is_classifier(estimator):
-        raise TypeError(message("criterion", given, '"uniform" or a function, for a regressor'))
-    return found
-
-
 # -- the journal --------------------------------------------------------------------------------
 
 
@@ -154,12 +120,13 @@ def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
 class LabelBudget(AbstractContextManager["LabelBudget"]):
     r"""The labels of a pool of rows, bought in batches.
 
-    Rows are drawn uniformly without replacement, or with probabilities ``q_i`` from a criterion;
-    a drawn row then counts ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the
-    whole pool. Such rows are drawn with replacement, and one that is drawn again counts more but
-    is not asked about again: a batch may therefore come out smaller than ``batch_size``. With
-    "margin" the rows that the model is least sure of are taken, and all count the same: better
-    predictions for as many labels, but the rows no longer stand for the pool.
+    Rows are drawn uniformly without replacement, or, with "uncertainty", with probabilities ``q_i``
+    in proportion to the standard deviation of their labels under the model; a drawn row then counts
+    ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the whole pool. Such rows are
+    drawn with replacement, and one that is drawn again counts more but is not asked about again: a
+    batch may therefore come out smaller than ``batch_size``. With "margin" the rows are taken whose
+    two likeliest classes are closest, and all count the same: better predictions for as many
+    labels, but the rows no longer stand for the pool.
 
     Parameters
     ----------
@@ -170,12 +137,11 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     budget : int
         Labels that may be bought; more than N buy all N rows.
     batch_size : int
-        Rows drawn at a time; with a criterion repeats among them are not asked about again.
-    criterion : str or callable
-        "uniform", "margin" and "uncertainty" (classifiers), or a function of the
-        fitted estimator and X that returns a score ≥ 0 for each row.
+        Rows drawn at a time; repeats among them are not asked about again.
+    criterion : str
+        "uniform", or "margin" or "uncertainty" of classifiers.
     floor : float
-        Share of uniform draws in a criterion's, in (0, 1]: no weight exceeds ``1/floor``.
+        Share of uniform draws in the others, in (0, 1]: no weight exceeds ``1/floor``.
     least_gain : float, optional
         Stop when ``ahead`` more labels are expected to lower the loss by less than this.
     ahead : int
@@ -229,7 +195,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         *,
         budget: int,
         batch_size: int = 25,
-        criterion: Any = "uniform",
+        criterion: str = "uniform",
         floor: float = 0.25,
         least_gain: float | None = None,
         ahead: int = 100,
@@ -246,7 +212,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._wanted = check.whole("budget", budget)
         self.budget = min(self._wanted, self.rows)
         self.batch_size = check.whole("batch_size", batch_size)
-        self.criterion = criterion_of(criterion, estimator)
+        self.criterion = check.one_of("criterion", criterion, CRITERIA)
+        if criterion != "uniform" and not is_classifier(estimator):
+            raise TypeError(message("criterion", criterion, '"uniform" for a regressor'))
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         self.ahead = check.whole("ahead", ahead)
@@ -268,9 +236,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._classes = about.get("classes")
         self.path = None if path is None else check.file_path("path", path)
         if self.path is not None:
-            kind = criterion if isinstance(criterion, str) else "own"
-            settings = {"rows": self.rows, "criterion": getattr(criterion, "__name__", kind)}
-            settings |= {"seed": self._seed, "floor": self.floor, **about}
+            settings = {"rows": self.rows, "criterion": criterion, "seed": self._seed,
+                        "floor": self.floor, **about}  # fmt: skip
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
             self._open_file(self.path, json.loads(json.dumps(settings)))
@@ -365,7 +332,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     @property
     def unbiased(self) -> bool:
         """Whether the labelled rows, with their weights, stand for the pool."""
-        return self.criterion is not margin and not self._given
+        return self.criterion != "margin" and not self._given
 
     @property
     def finished(self) -> str | None:
@@ -406,7 +373,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             if not len(bought):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
             y = np.array([self.labels[int(row)] for row in bought])
-            weights = None if self.criterion is None else self.weights[bought]
+            weights = None if self.criterion == "uniform" else self.weights[bought]
             self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights, self.teacher)
         return self._fitted
 
@@ -496,8 +463,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         # Each batch has randomness of its own: a resumed budget draws what it would have drawn.
         rng = np.random.default_rng([self._seed, self._draws])
         wanted = min(self.batch_size, self.budget - self.spent)
-        scores = None if self.criterion is None else self._scores(self.criterion)
-        if self.criterion in (None, margin):
+        scores = self._scores()
+        if self.criterion != "uncertainty":
             left, best = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined]), []
             if scores is not None:
                 order = left[np.argsort(-scores[left], kind="stable")]
@@ -514,18 +481,19 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             weights = 1 / (self.rows * q[rows])
         self._record([{"draw": rows.tolist(), "weights": weights.tolist()}])
 
-    def _scores(self, criterion: Criterion) -> Array | None:
-        """Return a score for each row, None if all are the same."""
+    def _scores(self) -> Array | None:
+        """Return how unsure the model is of each row, None if all are to be alike."""
+        if self.criterion == "uniform":
+            return None
         try:
-            model = self.fit()
+            chances = np.sort(self.fit().predict_proba(self.X), axis=1)
         except ValueError:
             # Labels of one class only.
             return None
-        X = self.X if criterion in CRITERIA.values() else copy_tree(self.X)
-        scores = np.asarray(criterion(model, X), dtype=np.float64)
-        if scores.shape != (self.rows,) or not np.isfinite(scores).all() or (scores < 0).any():
-            got = f"scores of shape {scores.shape} from {scores.min():g}"
-            raise ValueError(message("criterion", got, f"{self.rows} finite scores, zero or more"))
+        if self.criterion == "margin":
+            scores = 1 - (chances[:, -1] - chances[:, -2])
+        else:
+            scores = np.sqrt(np.maximum(1 - np.sum(chances**2, axis=1), 0.0))
         return scores if scores.any() else None
 
     def _record(self, entries: Sequence[Entry]) -> None:
