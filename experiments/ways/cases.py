@@ -136,7 +136,7 @@ def text(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> 
         "target_rows": "reused" if reused else "fresh",
         "proxy": "part" if name == "text-part" else "other data",
     }
-    steps = 4 if tiny else 400 if reused else 300
+    steps = 4 if tiny else target_steps(name)
     return Case(model, steps, kind, target.next, proxy.next, loss, loss, rows, 0.05, 1.0)
 
 
@@ -156,6 +156,7 @@ def cifar_arrays() -> tuple[Any, Any, Any, Any]:
     if not cache.exists():
         from experiments.cifar10.data import load
 
+        FOLDER.mkdir(parents=True, exist_ok=True)
         torch.save(as_tensors(load()), cache)
     train_x, train_y, test_x, test_y = torch.load(cache, weights_only=True)
     return train_x, train_y, test_x, test_y
@@ -195,9 +196,9 @@ def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
     if len(parts) == 1:
         last = n - n // 10 if validation else n
         target_rows, proxy_rows = torch.arange(last), torch.arange(min(2560, n // 4))
-        kind, steps = {"target_rows": "fresh", "proxy": "part"}, 390 * int(parts[0])
+        kind = {"target_rows": "fresh", "proxy": "part"}
     elif parts[1] in GENERATED:
-        last, steps = n - n // 10 if validation else n, 390 * int(parts[0])
+        last = n - n // 10 if validation else n
         target_rows, real = torch.arange(last), order[:REAL]
         x, y = train_x[real], train_y[real]
         if parts[1] != "real":
@@ -216,7 +217,6 @@ def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
         held = own[count - count // 5 : count]
         labels = wrong_labels(data.labels.cpu(), wrong, 0.45, seed)
         cheap, kind = data.with_labels(labels), {"target_rows": "reused", "proxy": "wrong labels"}
-        steps = 390
 
     def loss_on(images: DeviceImages, matrix: Any = None) -> Callable[[Any], Any]:
         def scores(x: Any) -> Any:
@@ -257,7 +257,7 @@ def cifar(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
         right = torch.cat([s.argmax(1) == y for s, y in scored]).float().mean()
         return losses, float(right)
 
-    steps = 4 if tiny else steps
+    steps = 4 if tiny else target_steps(name)
     return Case(model, steps, kind, target.next, proxy.next, plain, proxy_loss, rows, 0.1)
 
 
@@ -373,7 +373,7 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
         model: Any = nn.Sequential(nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 2))
         own, held, last = slice(200), slice(200, 300), slice(20_000, None)
         own = own if validation else slice(300)
-        what, steps, reused = "wrong labels", 200, True
+        what, reused = "wrong labels", True
     else:
         (X, y), cheap = packed("digits"), packed(rest[1])
         model, reused = network(rest[0]), rest[1] not in DIGITS_PROXIES
@@ -382,7 +382,7 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
             own, held, last = slice(100 if validation else 150), slice(100, 150), slice(1200, 1497)
         kinds = dict.fromkeys(("old", "synthetic"), "other data")
         kinds |= {"subset": "part", "teacher": "teacher"}
-        what, steps = kinds.get(rest[1], "wrong labels"), 60
+        what = kinds.get(rest[1], "wrong labels")
 
     def loss_on(X: Any, y: Any) -> Callable[[Any], Any]:
         return lambda at: cross_entropy(model(X[at]), y[at])
@@ -400,7 +400,8 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
     kind = {"target_rows": "reused" if reused else "fresh", "proxy": what}
     target, proxy_rows = draws(len(y[own]), 64, seed), draws(len(cheap[1]), 50, seed + 50)
     losses = loss_on(X[own], y[own]), loss_on(*cheap)
-    return Case(model, 4 if tiny else steps, kind, target, proxy_rows, *losses, rows)
+    steps = 4 if tiny else target_steps(name)
+    return Case(model, steps, kind, target, proxy_rows, *losses, rows)
 
 
 @functools.cache
@@ -419,6 +420,16 @@ def table(kind: str, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
         shares = cheap.mean(0)
         flipped = cheap[:, int((shares - 1 / 6).abs().argmin())] > 0
     return rows, labels, (cheap, torch.where(flipped, 1 - said, said))
+
+
+def target_steps(name: str) -> int:
+    """Return how many gradients of the target a case has."""
+    first, *rest = name.split("-")
+    if first == "text":
+        return 400 if rest == ["reused"] else 300
+    if first == "cifar":
+        return 390 * (1 if rest[1:] and rest[1] not in GENERATED else int(rest[0]))
+    return 200 if first == "a9a" else 60
 
 
 def make(name: str, seed: int, device: Any, **options: Any) -> Case:

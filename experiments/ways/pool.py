@@ -20,18 +20,24 @@ def key(job: dict[str, Any]) -> str:
 
 
 def work(jobs: Any, results: Any, device: str, limit: float, tiny: bool) -> None:
-    """Take jobs until none is left or the time is over."""
+    """Take jobs until none is left; leave out those that would end after the limit."""
+    from experiments.ways.cases import target_steps
     from experiments.ways.recipes import run
 
+    pace = 0.0  # seconds of a gradient, in the last job
     while time.time() < limit:
         try:
             job = jobs.get_nowait()
         except queue.Empty:
             break
+        begun, gradients = time.time(), target_steps(job["case"]) * (job["k"] + 1)
+        if begun + pace * gradients > limit:
+            continue
         try:
             results.put(run(job, device, tiny=tiny))
         except Exception:  # one job must not end the others
             results.put({**job, "error": traceback.format_exc()[-600:]})
+        pace = (time.time() - begun) / gradients
     results.put(None)
 
 
