@@ -39,8 +39,11 @@ def hard_tables():
     for rows in (800, 6000):
         wild = X[:rows] * np.logspace(6, -6, X.shape[1])
         yield f"scaled, {rows}", pp.logistic_regression(wild, y[:rows])
+    yield "far from zero", pp.logistic_regression(X + 1e4, y, intercept=True)
     yield "sparse", pp.logistic_regression(scipy.sparse.csr_array(X * (abs(X) > 1)), y, l2=1e-6)
     yield "counts", pp.poisson_regression(X, counts, l2=1e-6, intercept=True)
+    # Trial points overflow.
+    yield "large amounts", pp.gamma_regression(X, rng.gamma(0.3, np.exp(5 * z)), l2=1e-6)
     yield "amounts", pp.gamma_regression(X, rng.gamma(2, np.exp(z)), l2=1e-6)
     yield "classes", pp.softmax_regression(X, np.digitize(z, [-0.5, 0.5]), l2=1e-6)
     yield "line", pp.linear_regression(X * np.logspace(0, -4, X.shape[1]), z, l2=1e-10)

@@ -510,7 +510,7 @@ class ProxyBFGS(Method):
         known = facts_of(problem.objective).units
         if problem.scales is not None:
             kept["units"] = from_numpy(problem.scales, like=w0)
-        elif known is not None and (self.late or isinstance(problem.proxy, Zero)):
+        elif known is not None and (self.sample or isinstance(problem.proxy, Zero)):
             # L-BFGS does not see the columns that are small beside others.
             kept["units"] = known()
             kept["modelled"] = kept["units"] is not None

@@ -171,15 +171,19 @@ class Design:
 
         Without a zero nothing is added up.
         """
-        if self.whole is not None:
-            return function(slice(0, self.rows), self.whole)
 
         def add_blocks(cut: slice) -> Any:
             total = zero
-            for rows in self._cuts(cut.start, cut.stop, self.step):
-                found = function(rows, self.part(rows))
-                total = None if zero is None else total + found
+            # Trial points of a search may overflow: whoever asked sees it by the result.
+            with np.errstate(over="ignore", invalid="ignore"):
+                for rows in self._cuts(cut.start, cut.stop, self.step):
+                    found = function(rows, self.part(rows))
+                    total = None if zero is None else total + found
             return total
+
+        if self.whole is not None:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return function(slice(0, self.rows), self.whole)
 
         # The parts do not depend on the number of threads, so that neither does the sum.
         cuts = self._cuts(0, self.rows, self.step * math.ceil(self.rows / (self.step * PARTS)))
