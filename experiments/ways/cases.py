@@ -25,6 +25,8 @@ NETWORKS = ("cnn", "batchnorm", "transformer")
 GENERATED = ("real", "generated", "both")
 """Proxies of 2,000 real images, of what a generator makes of them, and of both."""
 REAL = 2000
+SPLITS = {"a9a": (5000, 15_000, 20_000), "mushrooms": (1000, 5000, 5000)}
+"""Tables: the first and last row of the proxy, and the first that tests."""
 DIGITS_PROXIES = ("subset", "old", "synthetic")
 """The nine cases with right labels and fresh target rows."""
 
@@ -341,9 +343,10 @@ def pack() -> None:
     found = {"digits_X": X, "digits_y": y}
     for name, (rows, labels) in digits_proxies(X, y).items():
         found |= {f"{name}_X": rows, f"{name}_y": labels}
-    a9a = load("a9a")
-    dense = a9a.X.toarray() if hasattr(a9a.X, "toarray") else np.asarray(a9a.X)
-    found |= {"a9a_X": dense.astype(np.uint8), "a9a_y": (a9a.y > 0).astype(np.int64)}
+    for name in SPLITS:
+        data = load(name)
+        dense = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
+        found |= {f"{name}_X": dense.astype(np.uint8), f"{name}_y": (data.y > 0).astype(np.int64)}
     np.savez_compressed(FOLDER / "tables.npz", **found)
 
 
@@ -361,17 +364,17 @@ def draws(rows: int, size: int, seed: int) -> Callable[[], Any]:
 
 
 def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> Case:
-    """Return ``digits-<network>-<proxy>`` or ``a9a-<wrong or drifted>``, on the CPU.
+    """Return ``digits-<network>-<proxy>`` or ``<table>-<wrong or drifted>``, on the CPU.
 
     Fresh target rows of digits are drawn from 1300; reused ones are 150, of which 50 are held out
     when settings are chosen.
     """
     torch.manual_seed(seed)
     first, *rest = name.split("-")
-    if first == "a9a":
-        X, y, cheap = table(rest[0], seed)
+    if first in SPLITS:
+        X, y, cheap = table(first, rest[0], seed)
         model: Any = nn.Sequential(nn.Linear(X.shape[1], 64), nn.ReLU(), nn.Linear(64, 2))
-        own, held, last = slice(200), slice(200, 300), slice(20_000, None)
+        own, held, last = slice(200), slice(200, 300), slice(SPLITS[first][2], None)
         own = own if validation else slice(300)
         what, reused = "wrong labels", True
     else:
@@ -405,15 +408,17 @@ def small(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) ->
 
 
 @functools.cache
-def table(kind: str, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
-    """Return a9a, and as the proxy 10,000 rows with 30 % wrong labels or of another population.
+def table(name: str, kind: str, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
+    """Return a table, and as the proxy rows with 30 % wrong labels or of another population.
 
-    The drifted proxy has the labels of one sixth of its rows turned, those of one occupation.
+    The drifted proxy has the labels of one sixth of its rows turned, those of one group: in a9a,
+    of one occupation.
     """
-    X, y = packed("a9a")
+    X, y = packed(name)
+    first, last, _ = SPLITS[name]
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
     rows, labels = X[order].float(), y[order]
-    cheap, said = rows[5000:15_000], labels[5000:15_000].clone()
+    cheap, said = rows[first:last], labels[first:last].clone()
     if kind == "wrong":
         flipped = torch.rand(len(said), generator=torch.Generator().manual_seed(seed)) < 0.3
     else:
@@ -429,7 +434,7 @@ def target_steps(name: str) -> int:
         return 400 if rest == ["reused"] else 300
     if first == "cifar":
         return 390 * (1 if rest[1:] and rest[1] not in GENERATED else int(rest[0]))
-    return 200 if first == "a9a" else 60
+    return 200 if first in SPLITS else 60
 
 
 def make(name: str, seed: int, device: Any, **options: Any) -> Case:

@@ -1,14 +1,17 @@
 """The jobs behind the records.
 
     python -m experiments.ways.jobs select > jobs.json
-    python -m experiments.ways.jobs report results.jsonl > jobs.json
+    python -m experiments.ways.jobs report 3 4 5 > jobs.json
 
 *select* has one seed (two on the CPU) that is not reported, and measures on held-out rows of the
-target; *report* takes what was selected, from a file of results, on three other seeds.
+target; *report* takes what was selected, from the record, on other seeds; *wider* compares ways on
+a table that is not reported.
 """
 
 from __future__ import annotations
 
+import argparse
+import csv
 import json
 import sys
 from collections import defaultdict
@@ -16,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.ways.cases import DIGITS_PROXIES, NETWORKS
+from proxyprox.torch import WAYS
 
 TEXTS = ("text-part", "text-other", "text-reused")
 OTHERS = ("useless", "pair", "uniform", "teacher")
 SMALL = [f"digits-{n}-{p}" for p in (*DIGITS_PROXIES, *OTHERS) for n in NETWORKS]
 TABLES = ["a9a-wrong", "a9a-drifted"]
+OTHER_TABLES = ["mushrooms-wrong", "mushrooms-drifted"]
 Job = dict[str, Any]
 
 
@@ -114,60 +119,41 @@ def read(path: str) -> list[Job]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def again() -> list[Job]:
-    """Return the jobs that ask what the first ones left open, on the same seed."""
-    given: dict[str, Any] = {"seeds": (100,), "validation": True}
-    late = ways(
-        {"before": 0.875, "weight": 3.0}, {"before": 0.9375, "weight": 2.0}, {"before": 1.0}
-    )
-    found = jobs(TEXTS[:2], late, (6e-3,), (8,), **given)
-    found += jobs(["cifar-1"], late, (4e-3,), (8,), **given)
-    found += jobs(["text-reused"], ways({"growth": 4.0}), (3e-3,), (8,), **given)
-    wrong = ["cifar-2000-pair-matrix", "cifar-2000-uniform"]
-    found += jobs(wrong, hand("growing", "joint", "late2"), (2e-3,), (4,), **given)
-    found += jobs(TEXTS[:2], hand("late1"), (12e-3,), (8,), **given)
-    return found + jobs(["cifar-1"], hand("late2"), (8e-3,), (8,), **given)
+def wider() -> list[Job]:
+    """Return the jobs that settle the default for wrong labels, on a table that is not reported."""
+    kinds = [*hand("adamw"), *(f"ours:{name}" for name in WAYS if name != "target alone")]
+    given: dict[str, Any] = {"seeds": (100, 101, 102), "validation": True}
+    return jobs(OTHER_TABLES, kinds, (0.003, 0.001, 0.01), (8, 2), **given)
 
 
-def report(rows: list[Job]) -> list[Job]:
-    """Return the jobs on fresh seeds, with what was best by hand, from the selection's results."""
-    seeds, found = (0, 1, 2), []
-    late = ways({"before": 0.875, "weight": 3.0}, {"before": 1.0})
-    texts = jobs(TEXTS[:2], [*hand("late1", "late2"), *late], (6e-3,), (8,), seeds)
-    reused = jobs(TEXTS[2:], [*hand("growing"), *ways({"growth": 2.0})], (3e-3,), (8,), seeds)
-    images = jobs(["cifar-1"], [*hand("late2"), *late], (4e-3,), (8,), seeds)
-    images += jobs(["cifar-1"], hand("late3*2"), (2e-3,), (8,), seeds)
-    more = jobs(["cifar-1"], hand("proxy alone"), (2e-3,), (8,), (0,))
-    more += jobs(["cifar-3"], [*hand("late2"), late[0]], (4e-3,), (8,), (0,))
-    more += jobs(["cifar-1"], [*hand("late2"), late[0]], (4e-3,), (16,), (0, 1))
-    more += jobs(TEXTS, ["chosen"], (4e-3,), (8,), (0,))
-    wrong = ["cifar-2000-pair", "cifar-2000-pair-matrix", "cifar-2000-uniform"]
-    more += jobs(wrong, [*hand("growing"), *ways({"growth": 2.0})], (2e-3,), (4,), (0, 1))
-    more += jobs(["cifar-5"], [*hand("late2"), late[0]], (4e-3,), (8,), (0,))
-    found = again() + texts + reused + images + more
-    # On the CPU: the best by hand, every way that may become a default, and the choice.
-    candidates = [
-        *ways({"before": 0.75, "weight": 2.0}, {"before": 0.875}, {"before": 0.875, "weight": 3.0}),
-        *ways({"before": 1.0}, {"before": 1.0, "restart": 0.5}, {"growth": 2.0}), "ours:corrected",
-    ]  # fmt: skip
-    tuned = {recipe: best(rows, recipe) for recipe in ("hand", *candidates)}
-    small = {at for at in tuned["hand"] if at[0].startswith(("digits", "a9a"))}
-    for seed in seeds:
-        for at in sorted(small):
-            for settings in tuned.values():
-                if at in settings:
-                    chosen = settings[at]
-                    found.append(
-                        {k: chosen[k] for k in ("case", "recipe", "lr", "k")} | {"seed": seed}
-                    )
-            found.append({"case": at[0], "recipe": "chosen", "lr": 0.01, "k": at[1], "seed": seed})
-    kinds = hand("adamw", "late1", "late2", "growing", "interleaved", "fine-tuned", "joint")
-    given: dict[str, Any] = {"cases": TABLES, "ks": (8, 2)}
-    every = [*kinds, *candidates]
-    found += jobs(recipes=every, lrs=(0.003, 0.001), seeds=(100,), validation=True, **given)
-    return found + jobs(recipes=[*every, "chosen"], lrs=(0.003,), seeds=seeds, **given)
+def report(seeds: Any) -> list[Job]:
+    """Return jobs of digits on more seeds: the best by hand, the defaults and corrected.
+
+    Recipes and learning rates are those of the record, whose seed 0 has what was chosen.
+    """
+    from experiments.ways.record import NAMES, RECORD, selected
+
+    by_hand, found = selected(RECORD), []
+    with Path(RECORD).open() as file:
+        rows = [row for row in csv.DictReader(file) if row["held_out"] == "False"]
+    for row in (row for row in rows if row["seed"] == "0"):
+        at = row["case"], int(row["k"])
+        fresh = at[0].endswith(DIGITS_PROXIES)
+        wanted = ("late", "corrected") if fresh else ("fine-tuned", "late")
+        if at[0] in SMALL and (row["recipe"] == by_hand[at] or NAMES.get(row["recipe"]) in wanted):
+            found += jobs(at[:1], [row["recipe"]], [float(row["lr"])], at[1:], seeds)
+    return sorted(found, key=lambda job: job["seed"])
+
+
+def main() -> None:
+    """Print the jobs that the command line asks for."""
+    parser = argparse.ArgumentParser(description="Jobs for python -m experiments.ways run.")
+    parser.add_argument("what", choices=("select", "wider", "report"))
+    parser.add_argument("seeds", type=int, nargs="*", default=[0, 1, 2])
+    given = parser.parse_args()
+    makers = {"select": select, "wider": wider, "report": lambda: report(given.seeds)}
+    json.dump(makers[given.what](), sys.stdout)
 
 
 if __name__ == "__main__":
-    made = select() if sys.argv[1] == "select" else report(read(sys.argv[2]))
-    json.dump(made, sys.stdout)
+    main()
