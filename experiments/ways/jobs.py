@@ -151,8 +151,9 @@ def main() -> None:
     parser.add_argument("what", choices=("select", "wider", "report"))
     parser.add_argument("seeds", type=int, nargs="*", default=[0, 1, 2])
     given = parser.parse_args()
-    makers = {"select": select, "wider": wider, "report": lambda: report(given.seeds)}
-    json.dump(makers[given.what](), sys.stdout)
+    makers = {"select": select, "wider": wider}
+    found = report(given.seeds) if given.what == "report" else makers[given.what]()
+    json.dump(found, sys.stdout)
 
 
 if __name__ == "__main__":
