@@ -140,8 +140,10 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
         mark = size.mark
         for array in (*inputs, pandas.util.hash_array(y), weights):
             mark = zlib.crc32(array, mark)
-        more = len(y), float(weights.sum()), inputs[0].size, min(design.gram_work)
-        size = Size(*map(sum, zip(size, more, strict=False)), mark=mark)
+        size = Size(
+            size.rows + len(y), size.weight + float(weights.sum()), size.entries + inputs[0].size,
+            size.gram + min(design.gram_work), mark,
+        )  # fmt: skip
         names = [name for name, _ in columns] if transformer is None else range(width)
         faults |= {f"column {names[j]!r} NaN or infinite": None for j in _gaps(X)}
         faults |= dict.fromkeys(_label_faults(y, family, classes))
