@@ -78,7 +78,7 @@ class ProxyGLM(LinearModel, ABC):
         if X_proxy is not None:
             tables.append((X_proxy, np.ones(X_proxy.shape[0])))
         square = inference.mean_square(tables)
-        teacher, worth, made = None, None, []
+        teacher, worth, made = None, None, list[str]()
         if y_proxy is not None:
             given = X, labelled, X_proxy, y_proxy, sizes
             teacher, worth, made = inference.read_teacher(family, rows, given, settings)
