@@ -13,7 +13,7 @@ EXACT := tests/checkpoint/test_resume.py tests/checkpoint/test_same_run.py tests
 # Of other CPUs; all but the first need AVX2.
 KERNELS := Nehalem Haswell Zen
 LOWEST := 'pytest>=8' 'pytest-xdist>=3.6' 'pytest-doctestplus>=1.4' 'hypothesis>=6.100' 'skops>=0.11' 'ppi-python>=0.2.3' 'expecttest>=0.1'
-.PHONY: demo test test_dask test_kernel test_kernels test_slow test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
+.PHONY: demo test test_dask test_integrations test_kernel test_kernels test_slow test_lowest scheduled build docs figure1 figure2 labels other_data arm lint format bench records clean help
 
 help:            ## list the commands
 	@grep -E '^[a-z0-9_]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ test: $(VENV)/.test    ## install what the tests need and run them
 
 test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on it
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q tests/dask src/proxyprox/dask
+
+test_integrations: $(VENV)/.integrations   ## install MLflow and transformers too, and run the tests of their examples
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q -rs tests/test_examples.py tests/torch/test_monitor.py
 
 test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
 	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
@@ -111,6 +114,10 @@ $(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.dask: $(VENV)/.test
 	$(PIP) install -c constraints.txt -e '.[test,dask]'
+	@touch $@
+
+$(VENV)/.integrations: $(VENV)/.test
+	$(PIP) install -c constraints.txt -e '.[test,integrations]'
 	@touch $@
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml constraints.txt

@@ -122,12 +122,13 @@ def curves_svg(
                       markersize=5, label=printable(method))  # fmt: skip
             ends.append(f"{method} {middle[-1]:.2g}")
         axis.set(xlabel=x_label, ylabel=y_label, yscale="log", xscale="log" if log_x else "linear")
+        axis.xaxis.set_major_locator(
+            ticker.LogLocator(subs=(1, 2, 5)) if log_x else ticker.MaxNLocator(integer=True)
+        )
         for side in (axis.xaxis, axis.yaxis):
             side.set_major_formatter(lambda value, _: f"{value:g}")
             if side.get_scale() == "log":
                 side.set_minor_locator(ticker.NullLocator())
-        if log_x:
-            axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         figure.legend(loc="outside upper left", ncols=2)
         output = io.StringIO()
         figure.savefig(output, format="svg", transparent=True, metadata={"Date": None})
