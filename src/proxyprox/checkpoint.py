@@ -18,7 +18,7 @@ from array_api_compat import is_array_api_obj, is_numpy_array
 from proxyprox._util import codec
 from proxyprox._util.arrays import Growing
 from proxyprox._util.codec import CheckpointError, read, record_classes, refuse_damage, save, walk
-from proxyprox._util.validation import file_path, message, positive, whole
+from proxyprox._util.validation import file_path, message, whole
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "name_file_in_errors",
@@ -45,11 +45,9 @@ class Checkpoint:
     path : path-like
         The file.
     every_steps : int, optional
-        Save after this many outer steps.
-    every_seconds : float, optional
-        Save when as many seconds have passed since the last time. If neither is given: a second, or
-        twenty times what the last save took, at most a minute. What one step of a slow target has
-        cost is then never lost.
+        Save after this many outer steps. By default a save follows when a second has passed since
+        the last one, or twenty times what that took, at most a minute. What one step of a slow
+        target has cost is then never lost.
 
     Examples
     --------
@@ -67,12 +65,11 @@ class Checkpoint:
 
     path: str | os.PathLike[str]
     every_steps: int | None = None
-    every_seconds: float | None = None
     _saved_at: float = field(default=0.0, init=False, repr=False, compare=False)
     _took: float = field(default=0.0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the path and both intervals."""
+        """Check the path and the interval."""
         path = file_path("checkpoint", self.path)
         if os.path.isdir(path) or not os.path.isdir(path.parent):
             allowed = "a file, not a folder, in a folder that exists"
@@ -80,18 +77,13 @@ class Checkpoint:
             raise ValueError(message("checkpoint", str(path), allowed, remedy))
         if self.every_steps is not None:
             whole("every_steps", self.every_steps)
-        if self.every_seconds is not None:
-            positive("every_seconds", self.every_seconds)
         self._saved_at = time.monotonic()
 
     def due(self, steps: int) -> bool:
         """Tell whether it is time to save."""
-        waited = time.monotonic() - self._saved_at
-        by_steps = self.every_steps is not None and steps % self.every_steps == 0
-        seconds = self.every_seconds
-        if seconds is None and self.every_steps is None:
-            seconds = min(max(1.0, 20 * self._took), 60.0)
-        return by_steps or (seconds is not None and waited >= seconds)
+        if self.every_steps is not None:
+            return steps % self.every_steps == 0
+        return time.monotonic() - self._saved_at >= min(max(1.0, 20 * self._took), 60.0)
 
     def save(self, run: Any) -> None:
         """Write the run to the file."""
@@ -111,8 +103,7 @@ def resume(path: str | os.PathLike[str], run: Any) -> None:
     fresh = run.state_dict()
     arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
     with name_file_in_errors(path):
-        tree = read(path).tree(like=next(arrays, None), classes=record_classes(fresh))
-        run.load_state_dict(tree)
+        run.load_state_dict(read(path, like=next(arrays, None), classes=record_classes(fresh)))
 
 
 @contextlib.contextmanager

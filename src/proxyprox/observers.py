@@ -70,7 +70,7 @@ def check_observers(observers: Any) -> list[Observer]:
         raise TypeError(message("observers", observers, allowed, "Write observers=[yours]."))
     for number, observer in enumerate(observers):
         name = f"observers[{number}]"
-        if isinstance(observer, type) or not offers(observer, "after_step"):
+        if not offers(observer, "after_step"):
             allowed = "an object with after_step(state, step)"
             remedy = "Call the class." if isinstance(observer, type) else ""
             raise TypeError(message(name, observer, allowed, remedy))

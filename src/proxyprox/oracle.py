@@ -173,11 +173,6 @@ class FreeProxy(Zero):
     remembered: Remembered = ()
 
 
-def metered(proxy: Any, ledger: Ledger) -> Any:
-    """Return a proxy without numbers to fit and without a helper as a run asks it."""
-    return FreeProxy() if isinstance(proxy, Zero) else MeteredProxy(proxy, ledger)
-
-
 def as_gradient(whose: str, gradient: Any, w: Vector) -> Vector:
     """Refuse an answer that is not an array like ``w``; finiteness is checked by its users."""
     if type(gradient) is not type(w):
@@ -384,9 +379,13 @@ def check_answers(
         if not has(objective, "gradient_from"):
             name = type(objective).__name__
             raise TypeError(f"observations need gradient_from; {name} has none. Tell gradients.")
-        pairs = [_from_observations(objective, query, w, observations) for w in query.points]
-        gradients = [gradient for _, gradient in pairs]
-        value = pairs[0][0] if query.value else None
+        gradients = []
+        for w in query.points:
+            batch = query.batch_for_user(query.batch)
+            seen = objective.gradient_from(copy_array(w), batch, observations)
+            loss, gradient = seen if isinstance(seen, tuple) else (None, seen)
+            value = loss if query.value and not gradients else value
+            gradients.append(_copied(gradient))
     elif not isinstance(gradients, (list, tuple)):
         gradients = [gradients]
     if len(gradients) != len(query.points):
@@ -401,26 +400,15 @@ def check_answers(
 
 def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...]:
     """Return the target's gradients, or outputs, at the points of a query; refuse what is none."""
-    if query.outputs:
-        return tuple([_as_outputs(answer) for answer in gradients])
-    whose = "the target's gradient"
-    return tuple([as_gradient(whose, g, w) for g, w in zip(gradients, query.points, strict=True)])
-
-
-def _as_outputs(answer: Any) -> Vector:
-    outputs = np.array(answer, dtype=np.float64)
-    if outputs.ndim != 1:
-        got = Words(f"an array of shape {outputs.shape}")
-        raise ValueError(message("the target's outputs", got, "a vector for each point"))
-    return outputs
-
-
-def _from_observations(objective: Any, query: Query, w: Vector, observations: Any) -> Any:
-    """Return the loss, None if it is not told, and the gradient at a point."""
-    batch = query.batch_for_user(query.batch)
-    told = objective.gradient_from(copy_array(w), batch, observations)
-    value, gradient = told if isinstance(told, tuple) else (None, told)
-    return value, _copied(gradient)
+    if not query.outputs:
+        pairs = zip(gradients, query.points, strict=True)
+        return tuple([as_gradient("the target's gradient", g, w) for g, w in pairs])
+    outputs = [np.array(answer, dtype=np.float64) for answer in gradients]
+    for answer in outputs:
+        if answer.ndim != 1:
+            got = Words(f"an array of shape {answer.shape}")
+            raise ValueError(message("the target's outputs", got, "a vector for each point"))
+    return tuple(outputs)
 
 
 def check_value(value: Any, *, finite: bool) -> float | None:
@@ -538,9 +526,3 @@ def known_curvature(objective: Any, w: Vector) -> Matrix | None:
         return None
     matrix = objective.curvature(copy_array(w))
     return matrix if matrix is not None and all_finite(matrix) else None
-
-
-def target_state(objective: Any) -> dict[str, Any]:
-    """Return what the objective's answers depend on besides the point; mostly nothing."""
-    memory = facts_of(objective).memory
-    return {} if memory is None else dict(memory.state_dict())

@@ -392,10 +392,7 @@ class Run:
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
-        facts = facts_of(proxy)
-        plain = not facts.learns and facts.helper is None
-        ask = oracle.metered if plain else partial(proxy_for, start=start)
-        metered = ask(proxy, self.ledger)
+        metered = proxy_for(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
             problem, method, inner, stop, averaging, metered, Randomness(random),
@@ -745,7 +742,8 @@ class Run:
         # First: it may ask for the proxy's gradient at w0, which is charged and kept.
         about = self._problem_identity() if problem else None
         # Gradients by secants depend on those before.
-        target = copy_tree(oracle.target_state(self.problem.objective))
+        memory = self.parts.facts.memory
+        target = {} if memory is None else copy_tree(dict(memory.state_dict()))
         return {
             "kind": "Run", "config": self.config(), "identity": about, "w0": self.start,
             "state": copy_tree(self.state), "ledger": copy.copy(self.ledger), "target": target,
@@ -864,26 +862,20 @@ class Run:
         with contextlib.suppress(ValueError):  # the problem does not know its size
             like = starting_point(problem, None) if w0 is None else w0
         with checkpoint.name_file_in_errors(path):
-            saved = checkpoint.read(path)
-            checkpoint.require_kind(saved.tree(["kind"]), "Run")
-            begun = saved.tree(["config", "w0"], like=like)
+            tree = checkpoint.read(path, like=like, classes=classes)
+            checkpoint.require_kind(tree, "Run")
             with checkpoint.refuse_damage():
-                parts = {name: checkpoint.rebuild(begun["config"][name], classes) for name in PARTS}
+                config, begun = tree["config"], tree["w0"]
+                parts = {name: checkpoint.rebuild(config[name], classes) for name in PARTS}
             if getattr(parts["method"], "defaults", Defaults)() is None:
                 parts.update(inner=None, stop=None)
             try:
-                run = cls(problem, begun["w0"] if w0 is None else w0, **parts)
+                run = cls(problem, begun if w0 is None else w0, **parts)
             except Exception as error:
                 text = f"it does not fit this problem: {error} Give that of the saved run."
                 raise checkpoint.CheckpointError(text) from error
-            tree = saved.tree(like=run.start, classes=[*classes, *run.state_classes])
             run.load_state_dict(tree, any_start=w0 is not None)
         return run
-
-    @property
-    def state_classes(self) -> list[type]:
-        """The dataclasses in the states of the method and of the step size."""
-        return codec.record_classes(self.state)
 
     # -- internals --------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import checkpoint
+from tests.checkpoint.test_resume import problem, started
 
 HEADER = b"proxyprox checkpoint 8\n"
 RAN: list[int] = []
@@ -27,29 +28,6 @@ class Evil:
 
     def __reduce__(self):
         return (RAN.append, (1,))
-
-
-def problem():
-    target = pp.Quadratic(np.diag([1.0, 4.0, 2.0]), b=np.array([-1.0, 0.5, 1.0]), noise=0.2)
-    return pp.Problem(target, pp.FunctionProxy(
-        lambda w: float(np.sum(np.cosh(w))), np.sinh, hessian=lambda w: np.diag(np.cosh(w)),
-    ))  # fmt: skip
-
-
-def started(steps=3):
-    run = pp.Run(
-        problem(), np.ones(3), method=pp.methods.AuxMVR(a=0.3, eta=0.5),
-        inner=pp.inner.QuasiNewton(),
-        stop=pp.stopping.SDane(), averaging=pp.averaging.Uniform(), rng=0,
-    )  # fmt: skip
-    return advance(run, steps)
-
-
-def advance(run, steps):
-    for _ in range(steps):
-        query = run.ask()
-        run.tell([run.problem.objective.gradient(w, query.batch) for w in query.points])
-    return run
 
 
 def bits(run):
@@ -123,13 +101,9 @@ def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
         refused(place)
     with pytest.raises(TypeError, match="path"):
         pp.Run.load(None, problem())
-
-
-def test_files_of_other_versions_say_what_to_do(tmp_path):
-    for content in (b"PK\x03\x04", b"proxyprox checkpoint 7\nwhatever"):
-        (tmp_path / "old").write_bytes(content)
-        with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
-            pp.Run.load(tmp_path / "old", problem())
+    path.write_bytes(b"proxyprox checkpoint 7\nwhatever")
+    with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
+        pp.Run.load(path, problem())
 
 
 def test_a_refused_file_is_left_alone(path):
@@ -244,17 +218,22 @@ SKELETONS = {
 }  # fmt: skip
 
 
-def test_hostile_skeletons(path):
-    skeleton, raw = parts(path)
-    for name, change in SKELETONS.items():
-        changed = copy.deepcopy(skeleton)
+def refuse_each(path, changes, tree, write):
+    """Refuse the file with each of some changes."""
+    for name, change in changes.items():
+        changed = copy.deepcopy(tree)
         change(changed)
-        written(path, changed, raw)
+        write(changed)
         try:
             refused(path)
         except BaseException as error:
             error.add_note(name)
             raise
+
+
+def test_hostile_skeletons(path):
+    skeleton, raw = parts(path)
+    refuse_each(path, SKELETONS, skeleton, lambda changed: written(path, changed, raw))
 
 
 def test_text_that_is_no_skeleton(path):
@@ -269,12 +248,10 @@ def test_text_that_is_no_skeleton(path):
 
 def test_lengths_are_compared_before_memory_is_taken(path):
     skeleton, raw = parts(path)
+    long = ("k of 10**8", "huge array", "zero-width text", "rows of many empties")
+    changes = {name: SKELETONS[name] for name in long}
     tracemalloc.start()
-    for name in ("k of 10**8", "huge array", "zero-width text", "rows of many empties"):
-        changed = copy.deepcopy(skeleton)
-        SKELETONS[name](changed)
-        written(path, changed, raw)
-        refused(path)
+    refuse_each(path, changes, skeleton, lambda changed: written(path, changed, raw))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10_000_000
@@ -284,7 +261,7 @@ def test_one_array_many_times_takes_its_memory_once(path):
     skeleton, raw = parts(path)
     skeleton["state"]["$record"][1]["memory"] = {f"m{at}": array(shape=(3,)) for at in range(2000)}
     written(path, skeleton, raw)
-    memory = checkpoint.read(path).tree()["state"].memory
+    memory = checkpoint.read(path)["state"].memory
     assert len({id(item) for item in memory.values()}) == 1
 
 
@@ -315,10 +292,6 @@ def random(**changes):
     return lambda tree: inside(rng={**tree["state"].rng, **changes})(tree)
 
 
-def put(*keys, value):
-    return at(*keys)(value)
-
-
 def rows(change):
     def put_in(tree):
         inside(trace=checkpoint.Growing(change(list(tree["state"].trace))))(tree)
@@ -337,12 +310,12 @@ TREES = {
     "w as a list": state(w=[1.0, 1.0, 1.0]),
     "k as text": state(k="3"),
     "k too large": state(k=4),
-    "state of a table": put("state", value={"k": 3}),
+    "state of a table": at("state")({"k": 3}),
     "NaN in the average": inside(average=NAN),
     "NaN in an anchor": inside(anchors=((np.ones(3), NAN),)),
-    "NaN in w0": put("w0", value=NAN),
-    "target number": put("target", value=3),
-    "target of nothing": put("target", value={"x": 1}),
+    "NaN in w0": at("w0")(NAN),
+    "target number": at("target")(3),
+    "target of nothing": at("target")({"x": 1}),
     "share NaN": inside(share=float("nan")),
     "share 2": inside(share=2.0),
     "question empty": inside(question={}),
@@ -365,22 +338,14 @@ TREES = {
     **{f"blocked steps {steps}": blocked(steps) for steps in (
         [7], [2, 1], [1, 1], [-1], [True], "ab",
     )},
-    "identity as text": put("identity", value="me"),
+    "identity as text": at("identity")("me"),
     "identity without proxy": lambda tree: tree["identity"].pop("proxy"),
 }  # fmt: skip
 
 
 def test_trees_of_no_run(path):
-    tree = checkpoint.read(path).tree()
-    for name, change in TREES.items():
-        changed = copy.deepcopy(tree)
-        change(changed)
-        checkpoint.save(path, changed)
-        try:
-            refused(path)
-        except BaseException as error:
-            error.add_note(name)
-            raise
+    tree = checkpoint.read(path)
+    refuse_each(path, TREES, tree, lambda changed: checkpoint.save(path, changed))
 
 
 def test_what_is_no_tree_at_all_is_refused():
@@ -407,7 +372,7 @@ def test_only_parts_of_a_run_are_made(tmp_path, part):
     path = tmp_path / "run"
     run = started()
     run.save(path)
-    tree = checkpoint.read(path).tree(classes=run.state_classes)
+    tree = checkpoint.read(path)
     config = tree["config"]
     where = config["method"]["$record"][1] if part == "eta" else config
     where[part] = {"$record": [f"{__name__}:Opens", {"path": "x"}]}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.checkpoint.test_resume import problem as curved
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)
@@ -140,16 +141,9 @@ def test_another_proxy_of_functions_is_refused(safeguard, tmp_path):
 # -- the configuration -----------------------------------------------------------------------------
 
 
-def quadratic():
-    target = pp.Quadratic(np.diag([1.0, 4.0, 2.0]), b=np.array([-1.0, 0.5, 1.0]), noise=0.2)
-    return pp.Problem(target, pp.FunctionProxy(
-        lambda w: float(np.sum(np.cosh(w))), np.sinh, hessian=lambda w: np.diag(np.cosh(w)),
-    ))  # fmt: skip
-
-
 def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
     call = {
-        "problem": pp.Problem((None, np.sinh), quadratic().proxy), "w0": np.ones(3),
+        "problem": pp.Problem((None, np.sinh), curved().proxy), "w0": np.ones(3),
         "method": pp.ProxyProx(10.0),
     }  # fmt: skip
     first = pp.minimize(**call, steps=5, checkpoint=tmp_path / "run")
@@ -166,27 +160,22 @@ def test_a_run_may_go_on_for_longer_than_was_planned(tmp_path):
         pp.minimize(**call, steps=20, stop=pp.stopping.Convex(20), checkpoint=tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("was", "now", "words"),
-    [
-        (pp.ProxyProx(10.0), pp.ProxyProx(5.0), "method.eta was 10.0, now 5.0."),
-        (
-            pp.ProxyProx(1.0, correction=pp.corrections.EMA(0.5)),
-            pp.ProxyProx(1.0, correction=pp.corrections.EMA(0.1)),
-            "method.correction.a was 0.5, now 0.1.",
-        ),
-        (pp.ProxyProx(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
-        (pp.ProxyProx(1.0), pp.ProxyProx("auto"), "method.eta was 1.0, now 'auto'"),
-        (pp.ProxyProx(1.0), pp.ProxyProx(math.exp), "method.eta was 1.0, now function 'math:exp'"),
-    ],
-)  # fmt: skip
-def test_the_setting_that_differs_is_named(was, now, words, tmp_path):
+def test_the_setting_that_differs_is_named(tmp_path):
     problem = pp.Problem((None, np.sinh), (lambda w: w @ w / 2, lambda w: w))
-    pp.minimize(problem, np.ones(3), method=was, steps=2, checkpoint=tmp_path / "run")
-    with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
-        pp.minimize(problem, np.ones(3), method=now, steps=3, checkpoint=tmp_path / "run")
-    assert words in str(caught.value)
-    assert "settings" not in str(caught.value)
+    EMA, PP = pp.corrections.EMA, pp.ProxyProx
+    for at, (was, now, words) in enumerate([
+        (PP(10.0), PP(5.0), "method.eta was 10.0, now 5.0."),
+        (PP(1.0, EMA(0.5)), PP(1.0, EMA(0.1)), "method.correction.a was 0.5, now 0.1."),
+        (PP(1.0), pp.SGD(1.0), "method was ProxyProx(eta=1.0, correction=Plain())"),
+        (PP(1.0), PP("auto"), "method.eta was 1.0, now 'auto'"),
+        (PP(1.0), PP(math.exp), "method.eta was 1.0, now function 'math:exp'"),
+    ]):  # fmt: skip
+        call = {"checkpoint": tmp_path / str(at), "w0": np.ones(3)}
+        pp.minimize(problem, method=was, steps=2, **call)
+        with pytest.raises(pp.CheckpointError, match="belongs to another run") as caught:
+            pp.minimize(problem, method=now, steps=3, **call)
+        assert words in str(caught.value)
+        assert "settings" not in str(caught.value)
 
 
 @dataclass(frozen=True)

@@ -168,17 +168,8 @@ def add_to_diagonal(matrix: Matrix, value: float) -> Matrix:
 
 def solve_positive(matrix: Matrix, rhs: Vector) -> Vector | None:
     """Solve ``matrix x = rhs`` by Cholesky; None if the matrix is not positive definite."""
-    xp = namespace(matrix)
-    try:
-        if xp is np:
-            factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-            return scipy.linalg.cho_solve(factor, rhs, check_finite=False)
-        lower = xp.linalg.cholesky(matrix)
-        half = xp.linalg.solve(lower, rhs[:, None])
-        return xp.linalg.solve(lower.T, half)[:, 0]
-    except (np.linalg.LinAlgError, RuntimeError):
-        # torch raises a RuntimeError subclass where NumPy and SciPy raise LinAlgError.
-        return None
+    factor = factor_positive(matrix)
+    return None if factor is None else solve_factored(factor, rhs)
 
 
 def inverse_positive(matrix: Matrix) -> Matrix | None:

@@ -23,7 +23,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from array_api_compat import is_array_api_obj
@@ -110,7 +110,8 @@ def require_form(name: str, value: Any, declared: Any, like: Vector) -> None:
     """Refuse a value that is not what it is declared to be.
 
     A ``Vector`` is a finite array of the library, dtype and shape of ``like``. Whole numbers are
-    not negative. ``Annotated[Growing, row]`` says what each item of a sequence is.
+    not negative, and a number is NaN only if that is its default. ``Annotated[Growing, row]`` says
+    what each item of a sequence is.
 
     Examples
     --------
@@ -121,12 +122,15 @@ def require_form(name: str, value: Any, declared: Any, like: Vector) -> None:
     ValueError: pair[1] is 2, not a str
     """
     kind, inner = typing.get_origin(declared), typing.get_args(declared)
+    items: Any = ()
     if declared == Vector:
-        _require_array(name, value, like)
+        if type(value) is not type(like) or (value.dtype, value.shape) != (like.dtype, like.shape):
+            shape = f"{tuple(like.shape)} and dtype {like.dtype}"
+            raise ValueError(f"{name} is no array of shape {shape}")
+        require_finite(name, value)
     elif kind is Annotated:
         require_form(name, value, inner[0], like)
-        for at, item in enumerate(value):
-            require_form(f"{name}[{at}]", item, inner[1], like)
+        items = inner[1:] * len(value)
     elif kind in (typing.Union, types.UnionType):
         if value is not None:
             require_form(name, value, inner[0], like)
@@ -134,8 +138,6 @@ def require_form(name: str, value: Any, declared: Any, like: Vector) -> None:
         items = inner[:1] * len(value) if inner[-1:] == (...,) else inner
         if len(items) != len(value):
             raise ValueError(f"{name} has {len(value)} items, not {len(items)}")
-        for at, item in enumerate(value):
-            require_form(f"{name}[{at}]", item, items[at], like)
     elif declared is not Any:
         wanted = kind or declared
         allowed = {int: (int, np.integer), float: (int, float, np.floating, np.integer)}
@@ -144,25 +146,16 @@ def require_form(name: str, value: Any, declared: Any, like: Vector) -> None:
         if not fits or (wanted is int and value < 0):
             raise ValueError(f"{name} is {str(value)[:100]}, not a {wanted.__name__}")
         if field_names(wanted) is not None:
-            require_record(name, value, like)
-
-
-def require_record(name: str, record: Any, like: Vector) -> None:
-    """Refuse a record with a field that is not as declared; NaN needs a default that is NaN."""
-    cls: Any = type(record)
-    defaults = field_defaults(cls)
-    for part, declared in _declared(cls).items():
-        value = getattr(record, part)
-        require_form(f"{name}.{part}", value, declared, like)
-        if declared is float and math.isnan(value) and not math.isnan(defaults.get(part, math.nan)):
-            raise ValueError(f"{name}.{part} is not a number")
-
-
-def _require_array(name: str, array: Any, like: Vector) -> None:
-    """Refuse what is no finite array of the same library, dtype and shape."""
-    if type(array) is not type(like) or array.dtype != like.dtype or array.shape != like.shape:
-        raise ValueError(f"{name} is no array of shape {tuple(like.shape)} and dtype {like.dtype}")
-    require_finite(name, array)
+            cls: Any = type(value)
+            defaults = field_defaults(cls)
+            for part, form in _declared(cls).items():
+                entry = getattr(value, part)
+                require_form(f"{name}.{part}", entry, form, like)
+                missing = form is float and math.isnan(entry)
+                if missing and not math.isnan(defaults.get(part, math.nan)):
+                    raise ValueError(f"{name}.{part} is not a number")
+    for at, item in enumerate(items and value):
+        require_form(f"{name}[{at}]", item, items[at], like)
 
 
 def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
@@ -281,12 +274,9 @@ class _Decoder:
             "$array": self._array, "$scalar": lambda array: array[()],
         }  # fmt: skip
 
-    def tree(self, payload: bytes, keys: Iterable[str] | None = None) -> Any:
+    def tree(self, payload: bytes) -> Any:
         text, _, self._raw = payload.partition(b"\n")
         self._arrays: dict[str, Any] = {}
-        if keys is not None:
-            skeleton = json.loads(text)
-            text = json.dumps({key: skeleton[key] for key in keys}).encode("ascii")
         return json.loads(text, object_hook=self._node)
 
     def _node(self, item: dict[str, Any]) -> Any:
@@ -496,21 +486,13 @@ def _digest(payload: bytes) -> bytes:
     return hashlib.blake2b(payload, digest_size=DIGEST).digest()
 
 
-class Saved(NamedTuple):
-    """What a file holds, checked against its digest."""
+def read(
+    path: str | os.PathLike[str], *, like: Any = None, classes: Iterable[type] = ()
+) -> dict[str, Any]:
+    """Return the tree of a file, with one kind of error for all that can be wrong with it.
 
-    payload: bytes
-
-    def tree(
-        self, keys: Iterable[str] | None = None, *, like: Any = None, classes: Iterable[type] = ()
-    ) -> dict[str, Any]:
-        """Return the tree, or some of its parts; other libraries' arrays go with ``like``."""
-        with refuse_damage():
-            return _Decoder(like, classes).tree(self.payload, keys)  # type: ignore[no-any-return]
-
-
-def read(path: str | os.PathLike[str]) -> Saved:
-    """Read a file, with one kind of error for all that can be wrong with it."""
+    Arrays of another library than NumPy go where ``like`` is.
+    """
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
     with refuse_damage():
@@ -520,4 +502,4 @@ def read(path: str | os.PathLike[str]) -> Saved:
         payload = data[len(HEADER) : -DIGEST]
         if data[-DIGEST:] != _digest(payload):
             raise ValueError("it differs from its checksum")
-        return Saved(payload)
+        return _Decoder(like, classes).tree(payload)  # type: ignore[no-any-return]

@@ -159,13 +159,12 @@ def as_list(argument: str, value: Any, allowed: str) -> list[Any]:
     raise TypeError(message(argument, value, allowed))
 
 
-def square_matrix(argument: str, value: Any, size: int | None = None) -> Matrix:
+def square_matrix(argument: str, value: Any) -> Matrix:
     """Return ``value`` as a finite square matrix of float32 or float64."""
     matrix = real_array(argument, value, "a square matrix of numbers")
     rows = matrix.shape[0] if matrix.ndim else 0
-    if matrix.shape != (rows, rows) or rows == 0 or size not in (None, rows):
-        allowed = "a square matrix" if size is None else f"a matrix of shape ({size}, {size})"
-        raise _wrong_shape(argument, matrix, allowed)
+    if matrix.shape != (rows, rows) or rows == 0:
+        raise _wrong_shape(argument, matrix, "a square matrix")
     return require_finite(argument, floating(argument, matrix))
 
 
@@ -294,12 +293,12 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
         )
 
 
-def takes(function: Callable[..., Any], count: int) -> bool:
-    """Tell whether a function can be called with a number of arguments, as far as it can be seen.
+def takes(function: Any, count: int) -> bool:
+    """Tell whether something can be called with a number of arguments, as far as it can be seen.
 
     A class is none, since it answers with an instance; ``int`` and ``float`` answer with numbers.
     """
-    if isinstance(function, type) and function not in (int, float):
+    if not callable(function) or (isinstance(function, type) and function not in (int, float)):
         return False
     try:
         inspect.signature(function).bind(*[None] * count)
@@ -312,7 +311,7 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 def require_function(name: str, function: Any, arguments: Sequence[str]) -> None:
     """Refuse what cannot be called as it will be."""
-    if not (callable(function) and takes(function, len(arguments))):
+    if not takes(function, len(arguments)):
         called = f"{name.rsplit('.', maxsplit=1)[-1]}({', '.join(arguments)})"
         raise TypeError(message(name, function, f"callable as {called}"))
 
