@@ -55,6 +55,7 @@ ABOUT = "about.json"
 DATA = (".csv", ".json", ".jsonl")
 LIBRARIES = (
     "numpy", "scipy", "scikit-learn", "torch", "pandas", "dask", "opacus", "gymnasium", "mujoco",
+    "skrub",
 )  # fmt: skip
 TABLE = re.compile(
     r"(<!-- (?:table|number) (?P<script>\S+):(?P<function>\w+) (?P<record>\S+) -->(?P<line>\n?))"
