@@ -19,8 +19,8 @@ import numpy as np
 
 import proxyprox as pp
 from proxyprox.advice.safeguard import SafeguardedRun
+from proxyprox.corrections import Storm
 from proxyprox.inner import QuasiNewton
-from proxyprox.methods import AuxMVR
 from proxyprox.oracle import answer_query
 from proxyprox.stopping import SDane
 
@@ -44,7 +44,7 @@ def make(pool: ThreadPoolExecutor | None, guarded: bool, seed: int) -> Any:
     X = rng.normal(size=(60, 4))
     loss = pp.logistic_regression(X, X @ np.ones(4) > 0, l2=0.1, batch_size=8)
     target = loss if pool is None else Threaded(loss, pool)
-    method, w0 = (pp.ProxyProx("auto"), AuxMVR(a=0.3, eta=0.5))[seed % 2], np.zeros(4)
+    method, w0 = (pp.ProxyProx("auto"), pp.ProxyProx(0.5, Storm(0.3)))[seed % 2], np.zeros(4)
     problem = pp.Problem(target, loss.label_free())
     run = pp.Run(problem, w0, method=method, inner=QuasiNewton(), stop=SDane(), rng=seed)
     return SafeguardedRun(run, pp.SGD(0.1)) if guarded else run

@@ -104,7 +104,7 @@ def minimised(folder: Path, **options: Any) -> None:
 def plain(folder: Path) -> None:
     """Stochastic corrections and an average; saved at every step."""
     minimised(
-        folder, method=pp.methods.AuxMVR(a=0.2, eta=0.5), inner=pp.inner.QuasiNewton(),
+        folder, method=pp.ProxyProx(0.5, pp.corrections.Storm(0.2)), inner=pp.inner.QuasiNewton(),
         stop=pp.stopping.Residual(1e-9), averaging=pp.averaging.Geometric(0.1),
     )  # fmt: skip
 

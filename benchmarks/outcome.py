@@ -211,13 +211,9 @@ def method_of(rng: np.random.Generator, loss: Loss) -> tuple[str, Any]:
     draw = int(rng.integers(12))
     if draw == 0:
         return "SGD", pp.SGD(eta)
-    if draw == 1 and eta != "auto":
-        return "AuxMom", pp.methods.AuxMom(0.3, eta=eta)
-    if draw == 2 and eta != "auto":
-        return "AuxMVR", pp.methods.AuxMVR(0.3, eta=eta)
-    if draw == 3:
+    if draw in (1, 3):
         return "EMA", pp.ProxyProx(eta, pp.corrections.EMA(0.3))
-    if draw == 4:
+    if draw in (2, 4):
         return "Storm", pp.ProxyProx(eta, pp.corrections.Storm(0.3))
     if draw == 5:
         return "Mean", pp.ProxyProx(eta, pp.corrections.Mean())

@@ -165,9 +165,6 @@ SAMPLED = {
     "Momentum": ("Momentum", {"eta": 0.3, "beta": 0.5}),
     "Momentum auto": ("Momentum", {"beta": 0.5, "nesterov": True}),
     "Adam": ("Adam", {"eta": 0.05}),
-    "AuxMom": ("AuxMom", {"a": 0.3, "eta": 2.0}),
-    "AuxMom auto": ("AuxMom", {"a": 0.3, "eta": "auto"}),
-    "AuxMVR": ("AuxMVR", {"a": 0.3, "eta": 2.0}),
     "SVRP": ("SVRP", {"eta": 2.0, "p": 0.2}),
     "SVRP auto": ("SVRP", {"p": 0.2}),
 }
@@ -209,9 +206,9 @@ def product() -> None:
                 method=by_name("ProxyProx")(2.0), inner=by_name(n)(**o), steps=8,
             )
         )  # fmt: skip
-    for name in ("ProxyProx", "ProxyProx auto", "SGD auto", "AuxMVR"):
+    for name in ("ProxyProx", "ProxyProx auto", "SGD auto", "ProxyProx Storm"):
         case(f"resumed, {name}")(lambda n=name: resumed(sampled, method=method(SAMPLED[n])))
-    for name in ("ProxyProx", "ProxyProx auto", "AuxMVR", "SVRP"):
+    for name in ("ProxyProx", "ProxyProx auto", "ProxyProx Storm", "SVRP"):
         case(f"told by hand, {name}")(
             lambda n=name: told_by_hand(sampled(), 12, method=method(SAMPLED[n]))
         )

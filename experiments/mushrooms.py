@@ -129,14 +129,14 @@ def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
 
     def auxmom(gamma: float) -> dict[str, Any]:
         return {
-            "method": pp.methods.AuxMom(a=0.1),
+            "method": pp.ProxyProx(math.inf, pp.corrections.EMA(0.1)),
             "inner": pp.inner.GradientDescent(gamma),
             "stop": stop,
         }
 
     def auxmvr(gamma: float) -> dict[str, Any]:
         return {
-            "method": pp.methods.AuxMVR(a=0.1),
+            "method": pp.ProxyProx(math.inf, pp.corrections.Storm(0.1)),
             "inner": pp.inner.GradientDescent(gamma),
             "stop": stop,
         }

@@ -194,9 +194,12 @@ CASES = {
     "DANE without full gradients": (
         lambda: solve(plain_target(), values_only(), np.ones(2), method=pp.DANE()),
         TypeError, ["method=DANE", "everything()", "FunctionObjective", "Use ProxyProx"]),
-    "AuxMVR on rollouts": (
-        lambda: solve(plain_target(repeatable=False), w0=np.ones(2), method=pp.methods.AuxMVR()),
-        TypeError, ["AuxMVR", "two points", "not repeatable", "AuxMom"]),
+    "Storm on rollouts": (
+        lambda: solve(
+            plain_target(repeatable=False), w0=np.ones(2),
+            method=pp.ProxyProx(1.0, pp.corrections.Storm(0.1)),
+        ),
+        TypeError, ["Storm", "two points", "not repeatable", "EMA"]),
     # -- functions of other arguments, before a gradient is paid for
     "callback of two": (lambda: unpaid(callback=lambda a, b: 0), TypeError, ["callback(step)"]),
     "own objective": (lambda: unpaid(objective=Own()), TypeError, ["gradient(w, batch)"]),

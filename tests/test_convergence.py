@@ -97,8 +97,8 @@ def test_the_method_of_those_who_name_none(case: str) -> None:
     exact = "chosen because the target's gradients are exact"
     expected = {
         "exact": exact,
-        "inner": f"DANE(eta='auto', gradient_weight=1.0) ({exact}",
-        "penalty": f"DANE(eta='auto', gradient_weight=1.0) ({exact} and there is a",
+        "inner": f"DANE(eta='auto') ({exact}",
+        "penalty": f"DANE(eta='auto') ({exact} and there is a",
         "same": "one step solves it",
         "sampled": "ProxyProx(eta='auto', correction=Plain()) (the default for sampled",
     }

@@ -28,7 +28,7 @@ def problem(noise=0.2):
 
 METHODS = [
     pp.ProxyProx(0.5),
-    pp.methods.AuxMVR(eta=0.5),
+    pp.ProxyProx(0.5, pp.corrections.Storm(0.1)),
     pp.DANE(eta=0.5),
 ]
 
@@ -78,7 +78,11 @@ def test_a_budget_unknown_ahead_ends_the_run_with_the_step_that_reaches_it(field
 
 def test_a_larger_budget_goes_on_from_the_open_question(tmp_path):
     path = tmp_path / "run"
-    call = {"method": pp.methods.AuxMVR(eta=0.5), "rng": 0, "stop": pp.stopping.SDane()}
+    call = {
+        "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.1)),
+        "rng": 0,
+        "stop": pp.stopping.SDane(),
+    }
     pp.minimize(problem(), budget=6, checkpoint=path, **call)
     resumed = pp.minimize(problem(), budget=15, checkpoint=path, **call)
     whole = pp.minimize(problem(), budget=15, **call)

@@ -23,7 +23,7 @@ def problem(**options):
 METHODS = {
     "ProxyProx": pp.ProxyProx(1.0),
     "auto": pp.ProxyProx("auto"),
-    "AuxMVR": pp.methods.AuxMVR(a=0.3, eta=1.0),
+    "Storm": pp.ProxyProx(1.0, pp.corrections.Storm(0.3)),
     "ProxyBFGS": pp.ProxyBFGS(),
     "SGD": pp.SGD(0.5),
 }

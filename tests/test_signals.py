@@ -242,7 +242,7 @@ def problem():
 def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
     def fresh():
         return pp.Run(
-            problem(), method=pp.methods.AuxMVR(a=0.3, eta=0.5),
+            problem(), method=pp.ProxyProx(0.5, pp.corrections.Storm(0.3)),
             inner=pp.inner.StochasticGradient(steps=3),
             stop=pp.stopping.Steps(3), averaging=pp.averaging.Uniform(), rng=0,
         )  # fmt: skip

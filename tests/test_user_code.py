@@ -136,7 +136,7 @@ def test_classes_of_the_user(kind, inner):
 
 METHODS = [
     pp.ProxyProx("auto"), pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), pp.SGD(0.2), pp.SGD("auto"),
-    pp.DANE(1.0), pp.methods.AuxMVR(0.3, 1.0),
+    pp.DANE(1.0), pp.ProxyProx(1.0, pp.corrections.Storm(0.3)),
 ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_a_refused_file_is_left_alone(path):
     path.write_bytes(data)
     with pytest.raises(pp.CheckpointError, match="damaged"):
         pp.minimize(
-            problem(), np.ones(3), method=pp.methods.AuxMVR(a=0.3, eta=0.5), steps=5,
+            problem(), np.ones(3), method=pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), steps=5,
             checkpoint=path,
         )  # fmt: skip
     assert path.read_bytes() == data

@@ -26,7 +26,7 @@ def problem():
 
 def started(steps=3, **options):
     parts = {
-        "method": pp.methods.AuxMVR(a=0.3, eta=0.5),
+        "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.3)),
         "inner": pp.inner.QuasiNewton(),
         "stop": pp.stopping.SDane(),
     }
@@ -299,7 +299,12 @@ def test_steps_and_seconds_between_saves(tmp_path, monkeypatch):
             saved.append(run.steps)
             super().save(run)
 
-    call = {"method": pp.methods.AuxMVR(eta=0.5), "inner": pp.inner.Newton(), "steps": 7, "rng": 0}
+    call = {
+        "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.1)),
+        "inner": pp.inner.Newton(),
+        "steps": 7,
+        "rng": 0,
+    }
     pp.minimize(problem(), np.ones(3), checkpoint=Watched(tmp_path / "a", every_steps=3), **call)
     assert saved == [0, 3, 6, 7]
     saved.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import signal
@@ -39,9 +40,9 @@ TARGET = pp.linear_regression(X, y, l2=0.1, batch_size=8)
 BEST = TARGET.value(minimise_exactly(TARGET, TARGET.zeros()))
 SGD = Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
 TWO_POINTS = Candidate(
-    "AuxMVR",
+    "STORM",
     lambda eta: {
-        "method": pp.methods.AuxMVR(a=0.1),
+        "method": pp.ProxyProx(math.inf, pp.corrections.Storm(0.1)),
         "inner": pp.inner.GradientDescent(eta),
         "stop": pp.stopping.Steps(3),
     },

@@ -124,7 +124,9 @@ def test_useless_proxies_alone_cost_few_rounds():
     assert result.steps <= alone.steps + 4
 
 
-@pytest.mark.parametrize("method", [pp.DANE(eta="auto"), pp.ProxyProx(), pp.methods.AuxMom()])
+@pytest.mark.parametrize(
+    "method", [pp.DANE(eta="auto"), pp.ProxyProx(), pp.ProxyProx(1.0, pp.corrections.EMA(0.1))]
+)
 def test_other_methods_take_the_weights(method):
     target = TARGET if method.exact else TARGET.with_batch_size(64)
     result = pp.minimize(pp.Problem(target, five()), method=method, steps=40, rng=0)

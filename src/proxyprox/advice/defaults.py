@@ -290,8 +290,7 @@ def _check_method(method: Any, problem: Problem) -> None:
     if method.two_points and not getattr(objective, "repeatable", True):
         raise TypeError(
             f"method={method!r} evaluates each batch at two points, but the objective says that "
-            "its batches are not repeatable. Use ProxyProx, with correction=Plain() or EMA(0.1), "
-            "or AuxMom."
+            "its batches are not repeatable. Use ProxyProx, with correction=Plain() or EMA(0.1)."
         )
 
 

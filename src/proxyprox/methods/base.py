@@ -336,7 +336,7 @@ class CorrectedMethod(Method):
     def tell(self, state: CorrectedState, answers: Answers, step: OuterStep) -> CorrectedState:
         """Solve the corrected proximal subproblem."""
         centre, anchor, before = state.w, step.proxy.gradient(state.w), None
-        difference = self.target_gradient(answers) - anchor
+        difference = answers.gradients[0] - anchor
         if step.restart is not None:
             # The newest batch is known at the centre before: start there again, with a shorter η.
             centre, anchor = step.restart.centre, step.restart.anchor
@@ -362,7 +362,3 @@ class CorrectedMethod(Method):
         gap = before.gradient(state.w) - after.gradient(state.w)
         anchor = None if state.previous is None else after.gradient(state.previous)
         return changed(state, memory=state.memory + gap, previous_anchor=anchor)
-
-    def target_gradient(self, answers: Answers) -> Vector:
-        """Return the target's gradient at w_k."""
-        return answers.gradients[0]
