@@ -85,7 +85,7 @@ bench: $(VENV)/.test   ## measure speed; prints a table and writes benchmarks/re
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python benchmarks/run.py
 
 records: $(VENV)/.test   ## records older than what they measure, tables without one; OPTIONS=--write makes the tables again
-	$(BIN)/python -m experiments.records $(OPTIONS)
+	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.records $(OPTIONS)
 
 clean:                 ## remove the virtual environment and everything generated
 	rm -rf $(VENV) runs benchmarks/results docs/_build docs/api docs/auto_examples .pytest_cache .mypy_cache .ruff_cache .hypothesis

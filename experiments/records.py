@@ -12,9 +12,10 @@ Tables between two markers are made from their record by a function of the scrip
     <!-- end -->
 
 The function takes the path of the record and returns Markdown. A number in a sentence is made the
-same way, on one line: ``<!-- number SCRIPT:FUNCTION RECORD -->8 rounds<!-- end -->``. With
-``--write`` tables and numbers are written again; without it one that differs ends the command with
-status 1.
+same way, on one line: ``<!-- number SCRIPT:FUNCTION RECORD -->8 rounds<!-- end -->``. Sentences
+with several numbers stand in ``docs/numbers.toml``: the page, the record, the words with ``{}`` for
+each number, and an expression for the list of them, see :class:`Quoted`. With ``--write`` all of
+these are written again; without it one that differs ends the command with status 1.
 
 ``--rerun`` runs the commands of the records that are older than their files, several at a time,
 and of those only whose names are given. A command that is not done after ``--within`` seconds is
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import csv
 import datetime
 import hashlib
@@ -38,9 +40,11 @@ import platform
 import re
 import shlex
 import signal
+import statistics
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -62,6 +66,7 @@ TABLE = re.compile(
     r"(?P<text>.*?)(?P<end><!-- end -->)",
     re.DOTALL,
 )
+_FIELD = re.compile(r"\{[^}]*\}")
 LINK = re.compile(r"`[^`]*`|\]\([^)]*\)")
 # Says the commit if the files were copied without their repository.
 COMMIT = "PROXYPROX_COMMIT"
@@ -114,10 +119,27 @@ def write_record(
         "measures": {name: hash_code(root / name) for name in files},
         **({"note": note} if note else {}),
     }
-    known = _about(file.parent)
-    known[file.name] = about
-    text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
-    atomic_write_text(file.parent / ABOUT, text + "\n")
+    with _alone(file.parent):
+        known = _about(file.parent)
+        known[file.name] = about
+        text = json.dumps(dict(sorted(known.items())), indent=1, ensure_ascii=False)
+        atomic_write_text(file.parent / ABOUT, text + "\n")
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other commands from the folder's facts meanwhile, on systems with such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def hash_code(path: Path) -> str:
@@ -312,6 +334,135 @@ def tables_without_record(page: Path) -> Iterator[tuple[int, str]]:
             table = []
 
 
+class Quoted:
+    """What the expressions of ``docs/numbers.toml`` see of a record.
+
+    ``data`` is the JSON; ``rows`` are the lines of a CSV or JSONL, or the list that a JSON is, with
+    numbers as such. ``each(key, **conditions)`` are the values of those rows in which the fields
+    have the values named; ``middle`` and ``mean`` are of these. ``short`` writes 9.5e-4.
+
+    Parameters
+    ----------
+    path : Path
+        The record.
+    """
+
+    def __init__(self, path: Path) -> None:
+        text = path.read_text("utf-8")
+        self.data = json.loads(text) if path.suffix == ".json" else None
+        if path.suffix == ".csv":
+            self.rows = [
+                {k: _number(v) for k, v in row.items()} for row in csv.DictReader(io.StringIO(text))
+            ]
+        elif path.suffix == ".jsonl":
+            self.rows = [json.loads(line) for line in text.splitlines()]
+        else:
+            self.rows = self.data if isinstance(self.data, list) else []
+
+    def each(self, key: str, **conditions: Any) -> list[Any]:
+        """Return the values of the rows in which these fields have these values."""
+        found = [
+            row[key] for row in self.rows if all(row.get(k) == v for k, v in conditions.items())
+        ]
+        if not found:
+            raise ValueError(f"no row has {conditions}")
+        return found
+
+    def middle(self, key: str, **conditions: Any) -> Any:
+        """Return the median; what was never reached counts as infinite."""
+        values = self.each(key, **conditions)
+        return statistics.median(v if isinstance(v, int | float) else math.inf for v in values)
+
+    def mean(self, key: str, **conditions: Any) -> Any:
+        """Return the mean."""
+        return statistics.mean(self.each(key, **conditions))
+
+    @staticmethod
+    def short(number: float) -> str:
+        """Return a number with two digits and a power of ten."""
+        return f"{number:.1e}".replace("e-0", "e-").replace("e+0", "e")
+
+    def value(self, expression: str) -> Any:
+        """Return the value of an expression, which the repository's own file holds."""
+        own = ("data", "rows", "each", "middle", "mean", "short")
+        names = {name: getattr(self, name) for name in own}
+        return eval(f"({expression})", {**vars(statistics), **vars(math), **names})
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def quoted_sentences(root: Path = ROOT) -> list[dict[str, str]]:
+    """Return the sentences of ``docs/numbers.toml``."""
+    file = root / "docs/numbers.toml"
+    return tomllib.loads(file.read_text("utf-8"))["sentence"] if file.exists() else []
+
+
+def fill_sentences(*, write: bool, root: Path = ROOT) -> list[str]:
+    """Return which sentences of ``docs/numbers.toml`` differ from their records, or write them.
+
+    Parameters
+    ----------
+    write : bool
+        Whether to write the pages again.
+    root : Path, optional
+        The repository.
+    """
+    differing = []
+    for one in quoted_sentences(root):
+        page = root / one["page"]
+        text = page.read_text("utf-8")
+        found = _as_pattern(one["text"]).search(text)
+        where = f"{one['page']}: {one['text'][:60]!r}"
+        try:
+            record = Quoted(root / RESULTS / one["record"])
+            right = one["text"].format(*record.value(one["values"]))
+        except (LookupError, TypeError, ValueError, OSError) as error:
+            differing.append(f"{where}: {one['record']} must be made anew: {error!r}")
+            continue
+        if found is None:
+            differing.append(f"{where}: no such sentence")
+        elif found[0].split() != right.split():
+            differing.append(f"{where}: the record has {right!r}")
+            new = _as_pattern(one["text"]).fullmatch(right)
+            if write and new is not None:
+                # From the last to the first, so that places stay where they are.
+                for place in range(len(new.groups()), 0, -1):
+                    text = text[: found.start(place)] + new[place] + text[found.end(place) :]
+                atomic_write_text(page, text)
+    return differing
+
+
+def _as_pattern(template: str) -> re.Pattern[str]:
+    """Return a pattern of a sentence with any numbers, on lines that may break anywhere."""
+    words = (re.escape(part).replace(r"\ ", r"\s+") for part in _FIELD.split(template))
+    return re.compile(r"([-−+]?[\d,]*\.?\d+(?:e-?\d+)?|inf)".join(words))
+
+
+def sentences_without_record(page: Path, templates: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the sentences that link to a record and have decimals, but are not made from it.
+
+    Parameters
+    ----------
+    page : Path
+        A page in Markdown.
+    templates : sequence of str
+        Sentences of ``docs/numbers.toml``.
+    """
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
+    text = TABLE.sub("", text)
+    for template in templates:
+        text = _as_pattern(template).sub("", text)
+    for sentence in re.split(r"\n\n|\|\n|(?<=[.;])\s", text):
+        plain = LINK.sub("", sentence)
+        if "results/" in sentence and re.search(r"(?<![\w.])\d*\.\d", plain):
+            yield " ".join(plain.strip(" |\n").split())[:120]
+
+
 def listing(page: Path) -> str:
     """Return the table of all records below a page: what made each, when, where, how long.
 
@@ -356,6 +507,31 @@ def old_commands(names: Sequence[str], root: Path = ROOT) -> list[str]:
     return list(commands)
 
 
+def why_not(command: str, root: Path = ROOT) -> str:
+    """Return why a command cannot be run as it stands, "" if it can.
+
+    Parameters
+    ----------
+    command : str
+        As a record has it.
+    root : Path, optional
+        The repository.
+    """
+    words = shlex.split(command)[1:]
+    while words and words[0] == "-W":
+        words = words[2:]
+    if words[:1] == ["-c"]:
+        return ""
+    odd = [mark for mark in ("…", "FOLDER", ";", ">") if mark in command]
+    if odd:
+        return f"{odd[0]!r} stands in it"
+    if words[:1] == ["-m"]:
+        base = root / "/".join(words[1].split("."))
+        there = base.with_suffix(".py").exists() or (base / "__main__.py").exists()
+        return "" if there else f"there is no module {words[1]}"
+    return "" if words and (root / words[0]).is_file() else "there is no such script"
+
+
 def run_commands(
     commands: Sequence[str], *, processes: int, within: float, logs: Path, root: Path = ROOT
 ) -> Iterator[str]:
@@ -377,7 +553,12 @@ def run_commands(
         The repository.
     """
     logs.mkdir(parents=True, exist_ok=True)
-    waiting, running = list(commands), dict[str, tuple[subprocess.Popen[bytes], int, float]]()
+    waiting, running = list[str](), dict[str, tuple[subprocess.Popen[bytes], int, float]]()
+    for command in commands:
+        if why := why_not(command, root):
+            yield f"not begun, {why}: {command}"
+        else:
+            waiting.append(command)
     environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{root / 'src'}:{root}"} | os.environ
     end = time.monotonic() + within
     while waiting or running:
@@ -434,6 +615,16 @@ def main() -> int:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     pages += sorted((ROOT / RESULTS).glob("**/*.md"))
     differing = [line for page in pages for line in fill_tables(page, write=given.write)]
+    differing += fill_sentences(write=given.write)
+    templates = [one["text"] for one in quoted_sentences()]
+    bare = [
+        f"{page.relative_to(ROOT)}: {line}"
+        for page in pages
+        if RESULTS not in page.relative_to(ROOT).parents[1:2]
+        for line in sentences_without_record(page, templates)
+    ]
+    made = {a["command"] for path in (ROOT / RESULTS).glob("*") for a in _about(path).values()}
+    odd = sorted(f"{command} ({why})" for command in made if (why := why_not(command)))
     old = list(check_records())
     typed = [
         f"{page.relative_to(ROOT)}:{number}: {head.strip()}"
@@ -444,6 +635,8 @@ def main() -> int:
     for title, found in (
         ("Records to run again:", old),
         ("Tables of numbers without a record:", typed),
+        ("Sentences with numbers that are not made from their record:", bare),
+        ("Commands that cannot be run again:", odd),
         ("Written again:" if given.write else "Tables that differ from their records:", differing),
     ):
         sys.stdout.write("\n".join([f"{title} {len(found)}", *(f"  {line}" for line in found), ""]))

@@ -7,10 +7,13 @@ import pytest
 
 from experiments.records import (
     check_records,
+    fill_sentences,
     fill_tables,
     old_commands,
     run_commands,
+    sentences_without_record,
     tables_without_record,
+    why_not,
     write_record,
 )
 
@@ -83,6 +86,48 @@ def test_tables_are_those_of_their_records(repository):
     assert page.read_text() == inline.format(2)
 
 
+def test_numbers_of_sentences_are_those_of_their_records(repository):
+    page, rows = repository / "docs/page.md", [{"who": "a", "n": n} for n in (3, 5, 1500)]
+    write_record(repository / "docs/results/area/n.csv", rows, measures=["src"], root=repository)
+    (repository / "docs/numbers.toml").write_text("""
+        [[sentence]]
+        page = "docs/page.md"
+        record = "area/n.csv"
+        text = "a needs {:g} to {:,.0f} rounds, {} at most"
+        values = "[middle('n', who='a'), max(each('n', who='a')), short(0.00951)]"
+    """)
+    template = "a needs {:g} to {:,.0f} rounds, {} at most"
+    for text, differs in (
+        ("Here a needs 5 to 1,500\nrounds, 9.5e-3 at most.", False),
+        ("Here a needs 7 to 15\nrounds, .2 at most.", True),
+        ("Here b needs 5 rounds.", True),
+    ):
+        page.write_text(text)
+        assert bool(fill_sentences(write=False, root=repository)) == differs
+    page.write_text("a needs 7 to 15\nrounds, 0.2 at most ([here](results/a.md)). It has 0.5.")
+    assert len(list(sentences_without_record(page))) == 1
+    assert not list(sentences_without_record(page, [template]))
+    assert fill_sentences(write=True, root=repository)
+    assert page.read_text().startswith("a needs 5 to 1,500\nrounds, 9.5e-3 at most ([here]")
+
+
+def test_commands_that_cannot_be_run_are_named(repository):
+    (repository / "part.py").touch()
+    for command in ("python part.py --x 1", "python -W ignore part.py", "python -m part"):
+        assert why_not(command, repository) == ""
+    for command in (
+        "python none.py",
+        "python -m none",
+        "python part.py; then",
+        "python part.py …/a",
+    ):
+        assert why_not(command, repository)
+    (line,) = run_commands(
+        ["python none.py"], processes=1, within=9, logs=repository / "logs", root=repository
+    )
+    assert "not begun" in line
+
+
 def test_old_records_are_run_again(repository):
     (repository / "src/part.py").write_text("x = 2\n")
     assert len(old_commands([], repository)) == len(old_commands(["area"], repository)) == 1
@@ -106,6 +151,7 @@ def test_the_tables_of_the_pages_are_those_of_their_records():
     assert sum("<!-- table " in page.read_text("utf-8") for page in pages) >= 3
     pages += (ROOT / "docs/results").glob("**/*.md")
     assert [line for page in pages for line in fill_tables(page, write=False)] == []
+    assert fill_sentences(write=False) == []
 
 
 def test_every_record_says_what_made_it():
