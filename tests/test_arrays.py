@@ -3,12 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox._util.arrays import (
-    all_finite,
-    inverse_positive,
-    norm,
-    solve_positive,
-)
+from proxyprox._util.arrays import all_finite, inverse_positive, norm, solve_positive
 
 
 @pytest.fixture(params=["numpy64", "numpy32", "torch64", "torch32"])

@@ -13,7 +13,7 @@ DIFFERENCES = RNG.normal(size=(7, 3))
 BEFORE = RNG.normal(size=(7, 3))
 
 
-def estimates(correction, differences, before):
+def run(correction, differences=DIFFERENCES, before=BEFORE):
     """All estimates of a run whose batches gave these differences."""
     made, estimate = [], None
     for k, (difference, earlier) in enumerate(zip(differences, before, strict=True)):
@@ -23,35 +23,21 @@ def estimates(correction, differences, before):
     return made
 
 
-@pytest.fixture(params=["numpy", "torch"])
-def run(request):
-    def go(correction, differences=DIFFERENCES, before=BEFORE):
-        if request.param == "numpy":
-            return estimates(correction, differences, before)
-        torch = pytest.importorskip("torch")
-        tensors = (torch.tensor(differences), torch.tensor(before))
-        made = estimates(correction, *tensors)
-        assert all(isinstance(m, torch.Tensor) for m in made)
-        return [m.numpy() for m in made]
-
-    return go
-
-
 @pytest.mark.parametrize("a", [0.1, 0.6])
-def test_ema_is_the_weighted_sum_of_the_past(run, a):
+def test_ema_is_the_weighted_sum_of_the_past(a):
     for k, got in enumerate(run(EMA(a))):
         weights = [(1 - a) ** k] + [a * (1 - a) ** (k - j) for j in range(1, k + 1)]
         assert sum(weights) == pytest.approx(1.0)
         np.testing.assert_allclose(got, weights @ DIFFERENCES[: k + 1], rtol=1e-12)
 
 
-def test_mean_is_the_mean(run):
+def test_mean_is_the_mean():
     for k, got in enumerate(run(Mean())):
         np.testing.assert_allclose(got, DIFFERENCES[: k + 1].mean(axis=0), rtol=1e-12)
 
 
 @pytest.mark.parametrize("a", [0.1, 0.6])
-def test_storm_is_momentum_plus_the_step_just_taken(run, a):
+def test_storm_is_momentum_plus_the_step_just_taken(a):
     m = DIFFERENCES[0]
     got = run(Storm(a))
     np.testing.assert_array_equal(got[0], m)
@@ -61,7 +47,7 @@ def test_storm_is_momentum_plus_the_step_just_taken(run, a):
         np.testing.assert_allclose(got[k], m, rtol=1e-12)
 
 
-def test_storm_tracks_a_noiseless_difference_exactly(run):
+def test_storm_tracks_a_noiseless_difference_exactly():
     # The same function at w_k and w_{k−1}, without noise: the estimate has no lag.
     path = np.cumsum(DIFFERENCES, axis=0)
     before = np.vstack([path[:1], path[:-1]])

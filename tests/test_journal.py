@@ -1,4 +1,4 @@
-"""The journal below labels, budgets, rollouts and records: damage, replaced files, old formats."""
+"""The journal below labels, budgets and rollouts: damage, and files that were replaced."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.runs import Records, RecordsError
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
 from proxyprox.private.accounting import Release
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
 
-# -- the four stores: how a file is made and filled, and all that it holds ---------------------
+# -- the stores: how a file is made and filled, and all that it holds ---------------------
 
 SIGMA = noise_multiplier(1.0, 1e-5, 3)
 
@@ -100,23 +99,7 @@ class Rollouts:
         return journal.ledger(), answers, notes
 
 
-class Runs:
-    error, name = RecordsError, "runs.sqlite"
-
-    @staticmethod
-    def open(path):
-        return Records(path.parent, {"steps": 3})
-
-    @staticmethod
-    def add(records, k):
-        records.add({"method": "SGD", "seed": k}, [{"t": t, "loss": t / 3 + k} for t in range(3)])
-
-    @staticmethod
-    def content(records):
-        return records.everything()
-
-
-STORES = [Budget, Labels, Rollouts, Runs]
+STORES = [Budget, Labels, Rollouts]
 
 
 @pytest.fixture(params=STORES, ids=lambda store: store.name.split(".")[0])
@@ -248,12 +231,11 @@ def test_a_live_object_notices_another_file_an_older_copy_and_none(store, tmp_pa
     other.mkdir()
     stranger = store.open(other / store.name)
     store.add(stranger, 0)
-    refusal = OSError if store is Runs else store.error
     for content in (older, (other / store.name).read_bytes(), b"", None):
         path.unlink()
         if content is not None:
             path.write_bytes(content)
-        with pytest.raises(refusal, match=store.name):
+        with pytest.raises(store.error, match=store.name):
             store.add(live, 2)
         assert not path.exists() or path.read_bytes() == content
         path.write_bytes(newer)
@@ -269,6 +251,3 @@ def test_a_file_of_another_store_is_refused(store, path):
             assert attempt(other, place) is None
             assert place.read_bytes() == content
             place.rename(path)
-
-
-# -- files of earlier versions -----------------------------------------------------------------

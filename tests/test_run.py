@@ -13,8 +13,9 @@ def problem(noise=0.1, **options):
     return pp.Problem(target, pp.Quadratic(np.diag([1.2, 4.0, 8.5])), **options)
 
 
-def answered(run, target):
-    query = run.ask()
+def answered(run):
+    """Answer a question of a run and return the step."""
+    query, target = run.ask(), run.problem.objective
     return run.tell([target.gradient(w, query.batch) for w in query.points])
 
 
@@ -31,10 +32,10 @@ def test_asking_twice_is_asking_once():
     run = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
     first = run.ask()
     assert same(run.ask(), first)
-    answered(run, given.objective)
+    answered(run)
     assert not same(run.ask(), first)
     other = pp.Run(given, method=pp.ProxyProx(0.5), rng=0)
-    assert answered(other, given.objective).w.tobytes() == run.state.method.w.tobytes()
+    assert answered(other).w.tobytes() == run.state.method.w.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_variance_reduction_asks_about_two_points_of_one_batch(method):
     run = pp.Run(given, np.ones(3), method=method, rng=0)
     assert len(run.ask().points) == 1
     before = run.ask().points[0]
-    after = answered(run, given.objective).w
+    after = answered(run).w
     now, earlier = run.ask().points
     assert now.tobytes() == after.tobytes()
     assert earlier.tobytes() == before.tobytes()
@@ -77,31 +78,30 @@ def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
     assert run.ledger.target_gradients == 0
 
 
-@pytest.mark.parametrize("family", ["linear", "logistic", "softmax", "poisson"])
+FAMILIES = {
+    "linear": (lambda rng: rng.normal(size=40), {}),
+    "logistic": (lambda rng: rng.choice(["no", "yes"], size=40), {"classes": ("no", "yes")}),
+    "softmax": (lambda rng: rng.choice(["a", "b", "c"], size=40), {"classes": ("a", "b", "c")}),
+    "poisson": (lambda rng: rng.poisson(2.0, size=40), {}),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     "method", [pp.ProxyProx(0.5), pp.ProxyProx(0.5, pp.corrections.Storm(0.1))]
 )
 def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 3))
-    labels = {
-        "linear": rng.normal(size=40),
-        "logistic": rng.choice(["no", "yes"], size=40),
-        "softmax": rng.choice(["a", "b", "c"], size=40),
-        "poisson": rng.poisson(2.0, size=40),
-    }[family]
-    build = getattr(pp, f"{family}_regression")
-    classes = {"logistic": ("no", "yes"), "softmax": ("a", "b", "c")}.get(family)
-    options = {"l2": 0.1, "batch_size": 8, **({"classes": classes} if classes else {})}
-    told, bought = build(X, labels, **options), build(X, **options)
-    direct = pp.Run(
-        pp.Problem(told, told.label_free()), method=method, inner=pp.inner.Newton(), rng=1
-    )
-    blind = pp.Run(
-        pp.Problem(bought, bought.label_free()), method=method, inner=pp.inner.Newton(), rng=1
+    X, (draw, classes), build = rng.normal(size=(40, 3)), FAMILIES[family], f"{family}_regression"
+    labels, build = draw(rng), getattr(pp, build)
+    options = {"l2": 0.1, "batch_size": 8, **classes}
+    losses = build(X, labels, **options), build(X, **options)
+    direct, blind = (
+        pp.Run(pp.Problem(one, one.label_free()), method=method, inner=pp.inner.Newton(), rng=1)
+        for one in losses
     )
     for _ in range(6):
-        answered(direct, told)
+        answered(direct)
         blind.tell(observations=labels[blind.ask().batch])
     assert blind.w.tobytes() == direct.w.tobytes()
     assert blind.ledger.target_samples == direct.ledger.target_samples == 48
@@ -110,10 +110,10 @@ def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
 def test_a_result_stays_what_it_was():
     given = problem()
     run = pp.Run(given, method=pp.ProxyProx(0.5), averaging=pp.averaging.Uniform(), rng=0)
-    step = answered(run, given.objective)
+    step = answered(run)
     early = run.result()
     w = early.w.copy()
-    answered(run, given.objective)
+    answered(run)
     assert early.steps == len(early.trace) == early.ledger.target_gradients == 1
     assert step.ledger.target_gradients == 1
     assert (early.w == w).all()
@@ -161,12 +161,12 @@ def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
     armed.extend([0, 1])  # the second call fails: by then the solver has filled its memory
     kind = pp.inner.NonFiniteError if isinstance(fault, float) else fault
     with pytest.raises(kind):
-        answered(run, given.objective)
+        answered(run)
     assert snapshot(run) == before
     armed.clear()
     for _ in range(3):
-        answered(run, given.objective)
-        answered(calm, plain.objective)
+        answered(run)
+        answered(calm)
     assert run.w.tobytes() == calm.w.tobytes()
 
 
@@ -187,7 +187,7 @@ def test_a_measured_step_size_compares_at_a_point_that_is_asked_about_anyway():
     run = pp.Run(given, method=pp.ProxyProx("auto", pp.corrections.Storm(0.1)), rng=0)
     for _ in range(12):
         assert len(run.ask().points) <= 2
-        answered(run, given.objective)
+        answered(run)
 
 
 def test_a_run_begins_at_the_callers_point_and_else_where_the_method_does():
@@ -214,9 +214,9 @@ def test_a_gradient_that_is_not_finite_ends_a_run_at_its_start_only():
         run.tell(nothing, value=np.inf)
         assert np.linalg.norm(run.ask().points[0] - far) > 0
         while run.steps % 3:
-            answered(run, given.objective)
+            answered(run)
     while not run.converged(1e-8):
-        answered(run, given.objective)
+        answered(run)
     np.testing.assert_allclose(run.result().w, given.objective.minimiser(), atol=1e-6)
 
 
@@ -230,7 +230,7 @@ def test_a_run_has_converged_at_the_first_gradient_below_the_tolerance(tol):
         if small:
             break
         norms.append(np.linalg.norm(given.objective.gradient(run.ask().points[0])))
-        answered(run, given.objective)
+        answered(run)
     assert len(norms) > 2
     assert run.result(pp.Status.CONVERGED).w.tobytes() == run.path.point.tobytes()
     assert not run.converged()

@@ -11,6 +11,7 @@ import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox.methods.base import Answers
 from proxyprox.run import asked, told
+from tests.runs import counts
 
 
 def problem(**options):
@@ -70,9 +71,7 @@ def test_an_empty_subclass_takes_the_same_way(eta):
     ours = pp.minimize(problem(penalty=pp.L1(1e-3)), method=pp.ProxyProx(eta), **call)
     theirs = pp.minimize(problem(penalty=Penalty(1e-3)), method=Mine(eta), **call)
     assert theirs.w.tobytes() == ours.w.tobytes()
-    counts = [{k: v for k, v in r.ledger.as_dict().items() if "seconds" not in k}
-              for r in (ours, theirs)]  # fmt: skip
-    assert counts[0] == counts[1]
+    assert counts(ours) == counts(theirs)
 
 
 def test_a_trace_that_branches_keeps_both_ways():

@@ -14,6 +14,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox._util.signals import ending_signals
+from tests.runs import advance
 
 ROOT = Path(pp.__file__).parent
 posix = pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
@@ -55,6 +56,11 @@ def test_an_ignored_signal_and_a_users_handler_are_left_alone(own):
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def rows():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    return pp.logistic_regression(X, np.arange(40) % 2, l2=0.1, batch_size=5)
 
 
 # -- what a process leaves -------------------------------------------------------------------------
@@ -158,9 +164,7 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
         assert status == 0, "Ctrl-C that the user's code has handled is handled"
         return
     assert status == (130 if name == "SIGINT" else -getattr(signal, name))
-    target = pp.logistic_regression(
-        np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2, l2=0.1, batch_size=5
-    )
+    target = rows()
     same = pp.Problem(
         pp.FunctionObjective(target.gradient, sample=target.sample),
         pp.FunctionProxy(target.value, target.gradient),
@@ -181,8 +185,10 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     assert resumed.w.tobytes() == whole.w.tobytes()
     # All but the seconds, and what a step that was broken off had asked of the proxy.
     unequal = {"seconds": 0.0} | ({"proxy_gradients": 0} if where == "proxy" else {})
-    rows = [repr([row._replace(**unequal) for row in result.trace]) for result in (resumed, whole)]
-    assert rows[0] == rows[1]
+    traces = [
+        repr([row._replace(**unequal) for row in result.trace]) for result in (resumed, whole)
+    ]
+    assert traces[0] == traces[1]
     rest = {p.name for p in folder.iterdir() if p.suffix in (".part", ".lock")}
     assert rest == set()
 
@@ -233,9 +239,7 @@ def interrupted_at(line, function):
 
 
 def problem():
-    target = pp.logistic_regression(
-        np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2, l2=0.1, batch_size=5
-    )
+    target = rows()
     return pp.Problem(target, target.subsample(20, rng=1))
 
 
@@ -247,22 +251,14 @@ def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
             stop=pp.stopping.Steps(3), averaging=pp.averaging.Uniform(), rng=0,
         )  # fmt: skip
 
-    def advance(run):
-        query = run.ask()
-        run.tell([run.problem.objective.gradient(w, query.batch) for w in query.points])
-
-    whole = fresh()
-    for _ in range(4):
-        advance(whole)
+    whole = advance(fresh(), 4)
     for line in range(1, 400):
-        run = fresh()
-        advance(run)
+        run = advance(fresh())
         interrupted_at(line, lambda run=run: advance(run))
         assert run.steps == len(run.trace)
         assert list(run.trace["k"]) == list(range(run.steps))
         first = run.steps == 2 and run.state.question is None
-        while run.steps < 4:
-            advance(run)
+        advance(run, 4 - run.steps)
         assert run.w.tobytes() == whole.w.tobytes(), line
         assert run.trace["residual"].tobytes() == whole.trace["residual"].tobytes()
         if first:

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 import proxyprox as pp
 from accelerated_sliding import AcceleratedSliding
 from proxyprox.stopping import (
-    AllOf,
-    AnyOf,
     Convex,
     NonConvex,
     Progress,
@@ -30,11 +28,7 @@ def progress(residual=1.0, displacement=2.0, eta=0.5, steps=3, start=10.0, decre
 
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(
-    mu=positive,
-    G=st.floats(0, 1e3),
-    eta=positive,
-    move=st.floats(0, 1e3),
-    K=st.integers(1, 999),
+    mu=positive, G=st.floats(0, 1e3), eta=positive, move=st.floats(0, 1e3), K=st.integers(1, 999)
 )
 def test_squared_thresholds_are_the_papers(mu, G, eta, move, K):
     here = progress(displacement=move, eta=eta)
@@ -48,26 +42,17 @@ def test_squared_thresholds_are_the_papers(mu, G, eta, move, K):
         assert rule.threshold(here) ** 2 == pytest.approx(squared, rel=1e-12, abs=1e-300)
 
 
-@pytest.mark.parametrize(
-    ("rule", "threshold"),
-    [
-        (StronglyConvex(mu=0.5), 1.0),
-        (StronglyConvex(mu=0.5, G=1.0), math.sqrt(2)),
-        (Convex(steps=4), 1.0),
-        (NonConvex(), math.sqrt(7)),
-        (SDane(), 2.0),
-        (Residual(0.25), 0.25),
-        (Relative(0.1), 1.0),
-    ],
-)
-def test_rules_hold_up_to_their_threshold_and_no_further(rule, threshold):
+def test_rules_hold_up_to_their_threshold_and_no_further():
     # ‖w − w_k‖ = 2, η = 1/2, first residual 10.
-    assert rule.threshold(progress()) == pytest.approx(threshold, rel=1e-15)
-    below, above = progress(threshold * (1 - 1e-12)), progress(threshold * (1 + 1e-12))
-    assert rule.holds(below) is True
-    assert rule(below) is True
-    assert rule.holds(above) is False
-    assert rule(above) is False
+    for rule, threshold in {
+        StronglyConvex(mu=0.5): 1.0, StronglyConvex(mu=0.5, G=1.0): math.sqrt(2),
+        Convex(steps=4): 1.0, NonConvex(): math.sqrt(7), SDane(): 2.0, Residual(0.25): 0.25,
+        Relative(0.1): 1.0,
+    }.items():  # fmt: skip
+        assert rule.threshold(progress()) == pytest.approx(threshold, rel=1e-15)
+        below, above = progress(threshold * (1 - 1e-12)), progress(threshold * (1 + 1e-12))
+        assert (rule.holds(below), rule(below)) == (True, True)
+        assert (rule.holds(above), rule(above)) == (False, False)
 
 
 def test_nonconvex_rule_refuses_growth():
@@ -77,30 +62,21 @@ def test_nonconvex_rule_refuses_growth():
     assert rule.needs == ("value",)
 
 
-class TestComposition:
-    def test_either(self):
-        rule = Residual(0.1) | Steps(5)
-        assert isinstance(rule, AnyOf)
-        cases = [(0.05, 1, True), (0.5, 5, True), (0.5, 4, False), (0.05, 9, True)]
+def test_either_and_both():
+    either, both = Residual(0.1) | Steps(5), Residual(0.1) & Steps(5)
+    for rule, cases in (
+        (either, [(0.05, 1, True), (0.5, 5, True), (0.5, 4, False), (0.05, 9, True)]),
+        (both, [(0.05, 1, False), (0.5, 5, False), (0.05, 5, True)]),
+    ):
         for residual, steps, stops in cases:
             here = progress(residual, steps=steps)
             assert rule(here) is stops
             # What is recorded as held is the inexactness rule, not the cap on steps.
             assert rule.holds(here) is (residual <= 0.1)
-
-    def test_both(self):
-        rule = Residual(0.1) & Steps(5)
-        assert isinstance(rule, AllOf)
-        for residual, steps, stops in [(0.05, 1, False), (0.5, 5, False), (0.05, 5, True)]:
-            here = progress(residual, steps=steps)
-            assert rule(here) is stops
-            assert rule.holds(here) is (residual <= 0.1)
-
-    def test_thresholds_are_the_laxest_and_the_strictest(self):
-        assert (Residual(0.1) | Residual(0.2) | Steps(1)).threshold(progress()) == 0.2
-        assert (Residual(0.1) & Residual(0.2) & Steps(1)).threshold(progress()) == 0.1
-        assert (Steps(1) | Steps(2)).threshold(progress()) is None
-        assert (Steps(1) & Steps(2)).holds(progress()) is None
+    assert (Residual(0.1) | Residual(0.2) | Steps(1)).threshold(progress()) == 0.2
+    assert (Residual(0.1) & Residual(0.2) & Steps(1)).threshold(progress()) == 0.1
+    assert (Steps(1) | Steps(2)).threshold(progress()) is None
+    assert (Steps(1) & Steps(2)).holds(progress()) is None
 
 
 @pytest.mark.parametrize("p", [0.05, 0.3, 1.0])
@@ -123,12 +99,7 @@ class TestNoRule:
     def run(stop, **options):
         target = pp.Quadratic(np.diag([1.0, 10.0]), b=np.ones(2))
         proxy = pp.Quadratic(np.diag([1.1, 9.0]))
-        call = {
-            "method": pp.ProxyProx(0.5),
-            "inner": pp.inner.GradientDescent(),
-            "steps": 5,
-            "rng": 0,
-        }
+        call = {"method": pp.ProxyProx(0.5), "inner": pp.inner.GradientDescent(), "steps": 5}
         return pp.minimize(pp.Problem(target, proxy), stop=stop, **{**call, **options})
 
     @pytest.mark.parametrize("rule", RULES, ids=repr)

@@ -55,7 +55,6 @@ class MeteredProxy:
     def __init__(self, proxy: Any, ledger: Ledger, name: str = "", *, total: bool = True) -> None:
         self.proxy, self.ledger = proxy, ledger
         self._name, self._total = name, total
-        self._cost = getattr(proxy, "cost", None)
         self.strong_convexity = getattr(proxy, "strong_convexity", None)
         require_takes("proxy.hvp", getattr(proxy, "hvp", None), ("w", "v"))
         self.hvp = self._hvp if has(proxy, "hvp") else None
@@ -97,14 +96,9 @@ class MeteredProxy:
             own = ledger.proxies.get(name, {})
             ledger.proxies = {**ledger.proxies, name: {**own, what: own.get(what, 0) + amount}}
 
-    def _count(self, what: str) -> None:
-        self._charge(what, 1)
-        if self._cost is not None:
-            self._charge("proxy_cost", nonnegative("proxy.cost(batch)", self._cost(None)))
-
     def value(self, w: Vector) -> float:
         """Return L̂(w)."""
-        self._count("proxy_values")
+        self._charge("proxy_values", 1)
         number = scalar("the proxy's value", self._timed(self.proxy.value, copy_array(w)))
         if not math.isfinite(number):
             self.fault = self.fault or ("value", w)
@@ -113,9 +107,7 @@ class MeteredProxy:
     def gradient(self, w: Vector, *batch: Any) -> Vector:
         """Return ∇L̂(w), from memory if w is one of the last points; or a sampled gradient."""
         if batch:
-            self._count("proxy_sampled_gradients")
-            answer = self._timed(self.proxy.gradient, copy_array(w), *batch)
-            return self._note_fault(w, copy_array(as_gradient("the proxy's gradient", answer, w)))
+            return self._vector("gradient", "proxy_sampled_gradients", w, *batch)
         known = self.remembered
         for pair in reversed(known):
             if same_point(pair[0], w):
@@ -123,11 +115,9 @@ class MeteredProxy:
                     # The centre outlives the trial points of several solves around it.
                     self.remembered = (*(other for other in known if other is not pair), pair)
                 return copy_array(pair[1])
-        self._count("proxy_gradients")
-        answer = self._timed(self.proxy.gradient, copy_array(w))
-        gradient = copy_array(as_gradient("the proxy's gradient", answer, w))
+        gradient = self._vector("gradient", "proxy_gradients", w)
         self.remembered = (*known[1 - self.kept :], (copy_array(w), gradient))
-        return copy_array(self._note_fault(w, gradient))
+        return copy_array(gradient)
 
     def outputs(self, points: list[Vector]) -> list[Any]:
         """Return the outputs of the proxy's model at some points."""
@@ -135,19 +125,20 @@ class MeteredProxy:
         answers: list[Any] = self._timed(self.proxy.outputs, [*map(copy_array, points)])
         return answers
 
-    def _note_fault(self, w: Vector, answer: Vector, name: str = "gradient") -> Vector:
+    def _vector(self, name: str, counted: str, w: Vector, *arguments: Any) -> Vector:
+        """Return what one of the proxy's methods answers at a point, a copy of the right form."""
+        self._charge(counted, 1)
+        answer = self._timed(getattr(self.proxy, name), copy_array(w), *arguments)
+        answer = copy_array(as_gradient(f"the proxy's {name}", answer, w))
         if not all_finite(answer):
-            self.fault = self.fault or (name, copy_array(w))
+            self.fault = self.fault or (name.replace("hvp", "Hessian product"), copy_array(w))
         return answer
 
     def _hvp(self, w: Vector, v: Vector) -> Vector:
-        self._count("proxy_hvps")
-        answer = self._timed(self.proxy.hvp, copy_array(w), copy_array(v))
-        product = copy_array(as_gradient("the proxy's hvp", answer, w))
-        return self._note_fault(w, product, "Hessian product")
+        return self._vector("hvp", "proxy_hvps", w, copy_array(v))
 
     def _hessian(self, w: Vector) -> Matrix:
-        self._count("proxy_hessians")
+        self._charge("proxy_hessians", 1)
         hessian = self._timed(self.proxy.hessian, copy_array(w))
         shape, wanted = tuple(getattr(hessian, "shape", ())), (w.shape[0], w.shape[0])
         if shape != wanted:
@@ -159,9 +150,7 @@ class MeteredProxy:
         return hessian
 
     def _solve_shifted(self, v: Vector, eta: float) -> Vector:
-        self._count("proxy_solves")
-        answer = self._timed(self.proxy.solve_shifted, copy_array(v), eta)
-        return copy_array(as_gradient("the proxy's solve_shifted", answer, v))
+        return self._vector("solve_shifted", "proxy_solves", v, eta)
 
 
 class FreeProxy(Zero):

@@ -44,8 +44,6 @@ class Ledger:
         Accesses to the proxy, by kind; gradients are full passes.
     proxy_seconds : float
         Time spent inside the proxy's functions.
-    proxy_cost : float
-        Their prices, where proxies name one (``cost``).
     proxies : mapping
         The same counts for each of several proxies, by name, and for each level of a ladder.
     seconds : float
@@ -67,7 +65,6 @@ class Ledger:
     proxy_hessians: int = 0
     proxy_solves: int = 0
     proxy_seconds: float = 0.0
-    proxy_cost: float = 0.0
     proxies: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds: float = 0.0
 

@@ -388,7 +388,6 @@ class Run:
         self._notes = [*notes, note]
         self._why = {"method": why_method, "inner": why_inner, "stop": why_stop}
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
-        self._config: dict[str, Any] | None = None
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
@@ -705,12 +704,10 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Return, as JSON data, how this run is set up."""
-        if self._config is None:
-            start, parts = self.parts.start, {name: getattr(self.parts, name) for name in PARTS}
-            self._config = {name: describe(part) for name, part in parts.items()}
-            self._config |= {"size": int(start.shape[0]), "dtype": str(start.dtype)}
-            self._config["library"] = library(start)
-        return self._config
+        start = self.parts.start
+        parts = {name: describe(getattr(self.parts, name)) for name in PARTS}
+        array = {"size": int(start.shape[0]), "dtype": str(start.dtype), "library": library(start)}
+        return parts | array
 
     def state_dict(self, *, problem: bool = True) -> dict[str, Any]:
         """Return everything that the rest of the run depends on, as a tree of plain parts.
@@ -804,7 +801,7 @@ class Run:
         self.parts = replace(
             self.parts, stop=stop, random=Randomness(random), start=copy_array(tree["w0"])
         )
-        self._identity, self._config = about or self._identity, None
+        self._identity = about or self._identity
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
         if target:

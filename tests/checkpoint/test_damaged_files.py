@@ -14,7 +14,8 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import checkpoint
-from tests.checkpoint.test_resume import problem, started
+from tests.runs import curved as problem
+from tests.runs import started
 
 HEADER = b"proxyprox checkpoint 8\n"
 RAN: list[int] = []

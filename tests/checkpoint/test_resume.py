@@ -15,37 +15,8 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util.codec import walk
-
-
-def problem():
-    target = pp.Quadratic(np.diag([1.0, 4.0, 2.0]), b=np.array([-1.0, 0.5, 1.0]), noise=0.2)
-    return pp.Problem(target, pp.FunctionProxy(
-        lambda w: float(np.sum(np.cosh(w))), np.sinh, hessian=lambda w: np.diag(np.cosh(w)),
-    ))  # fmt: skip
-
-
-def started(steps=3, **options):
-    parts = {
-        "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.3)),
-        "inner": pp.inner.QuasiNewton(),
-        "stop": pp.stopping.SDane(),
-    }
-    run = pp.Run(
-        problem(), np.ones(3), averaging=pp.averaging.Uniform(), **{**parts, "rng": 0, **options}
-    )
-    return advance(run, steps)
-
-
-def advance(run, steps):
-    for _ in range(steps):
-        query = run.ask()
-        run.tell([run.problem.objective.gradient(w, query.batch) for w in query.points])
-    return run
-
-
-def counts(run):
-    return {k: v for k, v in run.ledger.as_dict().items() if "seconds" not in k}
-
+from tests.runs import advance, counts, started
+from tests.runs import curved as problem
 
 # -- what is saved ---------------------------------------------------------------------------------
 

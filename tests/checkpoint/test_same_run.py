@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from tests.checkpoint.test_resume import problem as curved
+from tests.runs import curved
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), RNG.integers(0, 2, size=60)

@@ -8,9 +8,9 @@ import pytest
 import proxyprox as pp
 from finite_sums import PAGE
 from own_methods import SvrgProxyProx
+from tests.runs import advance, counts
 
 STOP = pp.stopping.Relative(1e-2) | pp.stopping.Residual(1e-11)
-TIMES = ("seconds", "target_seconds", "proxy_seconds")
 
 
 class Counted:
@@ -55,12 +55,10 @@ def test_converges_counts_and_records(case, inner, backend, shared, to_numpy):
     ledger, asked, used = result.ledger, objective.calls, proxy.calls
     assert ledger.target_gradients == asked["sampled"]
     assert ledger.target_samples == case.steps
-    assert ledger.proxy_gradients == used.get("gradient", 0)
-    assert ledger.proxy_sampled_gradients == used.get("sampled", 0)
-    assert ledger.proxy_values == used.get("value", 0)
-    assert ledger.proxy_hvps == used.get("hvp", 0)
-    assert ledger.proxy_hessians == used.get("hessian", 0)
-    assert ledger.proxy_solves == used.get("solve_shifted", 0)
+    asked_as = {"gradients": "gradient", "sampled_gradients": "sampled", "values": "value",
+                "hvps": "hvp", "hessians": "hessian", "solves": "solve_shifted"}  # fmt: skip
+    for field, name in asked_as.items():
+        assert getattr(ledger, f"proxy_{field}") == used.get(name, 0), field
     if not case.method.uses_proxy:
         assert used.keys() <= {"zeros"}
 
@@ -89,35 +87,24 @@ def test_a_solver_that_does_not_suit_is_refused(backend, shared, registry, suits
             pp.minimize(shared.problem, shared.w0, method=method, inner=inner, stop=STOP, steps=1)
 
 
-def steps_of(run, problem, count):
-    for _ in range(count):
-        query = run.ask()
-        run.tell([problem.objective.gradient(w, query.batch) for w in query.points])
-    return run
-
-
 def bits(run, to_numpy):
     """Everything a run has computed, as comparable bytes; times are left out."""
     rows = [row._replace(seconds=0.0) for row in run.trace]
-    counts = {k: v for k, v in run.ledger.as_dict().items() if k not in TIMES}
     arrays = [run.w, run.result().last]
-    return [to_numpy(a).tobytes() for a in arrays], repr(rows), counts
+    return [to_numpy(a).tobytes() for a in arrays], repr(rows), counts(run)
 
 
 def test_same_seed_same_bits_and_a_save_in_the_middle(
     case, inner, backend, noisy, to_numpy, tmp_path
 ):
-    parts = {
-        "method": case.method,
-        "inner": inner,
-        "stop": STOP,
-        "averaging": pp.averaging.Uniform(),
-    }
+    parts = {"inner": inner, "stop": STOP, "averaging": pp.averaging.Uniform()}
     if case.method.defaults() is None:
         parts.update(inner=None, stop=None)
 
     def started(seed, count):
-        return steps_of(pp.Run(noisy.problem, noisy.w0, rng=seed, **parts), noisy.problem, count)
+        return advance(
+            pp.Run(noisy.problem, noisy.w0, method=case.method, rng=seed, **parts), count
+        )
 
     whole, first = started(3, 5), started(3, 1)
     # Noise that is added to a gradient cancels in differences on one batch.
@@ -125,9 +112,9 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
         same = bits(started(4, 1), to_numpy)[0] == bits(first, to_numpy)[0]
         assert same == case.method.exact
 
-    steps_of(first, noisy.problem, 2).ask()
+    advance(first, 2).ask()
     first.save(tmp_path / "run")
-    if callable(case.method.eta) if hasattr(case.method, "eta") else False:
+    if callable(getattr(case.method, "eta", None)):
         with pytest.raises(pp.CheckpointError):
             pp.Run.load(tmp_path / "run", noisy.problem, noisy.w0)
         resumed = first
@@ -135,7 +122,7 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
         resumed = pp.Run.load(tmp_path / "run", noisy.problem, noisy.w0)
         assert bits(resumed, to_numpy) == bits(first, to_numpy)
     # The first half was computed anew, so this also says that the same seed gives the same bits.
-    assert bits(steps_of(resumed, noisy.problem, 2), to_numpy) == bits(whole, to_numpy)
+    assert bits(advance(resumed, 2), to_numpy) == bits(whole, to_numpy)
 
 
 def test_every_rule_runs_and_says_whether_it_held(criterion, backend, shared):
