@@ -1,7 +1,7 @@
 """Write the pages of the API reference: which public names belong to which kind of user.
 
 The names of the top package are grouped here with those of its parts, such as
-``methods.AuxMom``; those of its applications come from their ``__all__``, so that a new name has
+``methods.Momentum``; those of its applications come from their ``__all__``, so that a new name has
 a page at the next build.
 """
 
@@ -70,7 +70,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "The parts of a method",
         "What `minimize` is put together from, to choose or to replace.",
         {
-            "Methods with a proxy": ("ProxyProx ProxyBFGS DANE SVRP methods.AuxMom methods.AuxMVR"),
+            "Methods with a proxy": "ProxyProx ProxyBFGS DANE SVRP",
             "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
             "Step sizes": "stepsizes.AutoStep stepsizes.Decay",
