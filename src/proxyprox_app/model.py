@@ -31,7 +31,6 @@ Array = Any
 
 NAME = "model.json"
 FORMAT = "proxyprox table model 3"
-OLDER = "model.skops"
 
 # -- files ----------------------------------------------------------------------------------------
 
@@ -101,13 +100,9 @@ def read(path: Path) -> dict[str, Any]:
         For any other file; the message says what was found, what is allowed and what to do.
     """
     if path.is_dir():
-        path /= OLDER if (path / OLDER).is_file() and not (path / NAME).exists() else NAME
-    content = path.read_bytes()
-    if content.startswith(b"PK"):
-        reason = "it is a zip archive, as earlier versions and skops write them. Such a file names "
-        raise refusal(path, f"{reason}types and functions that might run commands: it is not read")
+        path /= NAME
     try:
-        model = json.loads(content)
+        model = json.loads(path.read_bytes())
         if not isinstance(model, dict) or model.get("format") != FORMAT:
             got = model.get("format") if isinstance(model, dict) else model
             raise ValueError(f"its format is {str(got)[:40]!r}, not {FORMAT!r}")
@@ -261,12 +256,9 @@ class TableModel:
         Raises
         ------
         ModelFileError
-            For what a file cannot hold, such as an estimator that is not a :class:`FittedGLM`.
+            For what a file cannot hold.
         """
         glm = self.estimator
-        if type(glm) is not FittedGLM:
-            got = type(glm).__name__
-            raise ModelFileError(f"{path.name}: only a FittedGLM can be saved, not a {got}.")
         estimator = {
             "family": glm.family, "classes": list(glm.classes_), "coef": glm.coef_.tolist(),
             "intercept": glm.intercept_.tolist(),

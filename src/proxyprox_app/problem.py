@@ -55,7 +55,6 @@ class Target(_Section):
     file: Text
     label: Text | None = None
     features: list[Text] | None = None
-    weight: Text | None = None
     columns: dict[str, Kind] = {}
     encoding: Text | None = None
     separator: Text | None = None
@@ -199,8 +198,8 @@ def read_study(config: StudyConfig, base: Path) -> Study:
     frame, findings, decimal = _read(target.file, config, base)
     label, old = str(target.label), str(part.label or target.label)
     other = _read(part.file, config, base)[0] if part.file else None
-    used = target.features or [n for n in frame if n not in {label, part.label, target.weight}]
-    needed = [(target.file, frame, [*used, label, *filter(None, [target.weight])])]
+    used = target.features or [name for name in frame if name not in {label, part.label}]
+    needed = [(target.file, frame, [*used, label])]
     if other is not None:
         needed.append((str(part.file), other, [*used, *[old] * (part.kind == "labelled")]))
     for file, each, names in needed:
@@ -222,23 +221,17 @@ def read_study(config: StudyConfig, base: Path) -> Study:
             f"{target.file}: the labels are of {len(classes)} classes, {', '.join(classes[:5])}; "
             'logistic takes two: use family = "softmax" for three or more.'
         )
-    weights = None
-    if target.weight:
-        weights = to_numbers(plain_object(frame[target.weight])).to_numpy()
-        if not (weights >= 0).all() or not weights.any():
-            raise DataError(f"a weight in {target.weight!r} is negative, missing or no number.")
-        weights = weights[known]
 
-    def loss(rows: Any, y: Any, weights: Any = None) -> pp.GLM:
+    def loss(rows: Any, y: Any) -> pp.GLM:
         family = kind(classes) if kind.classifier else kind()
         options: dict[str, Any] = {"l2": model.l2, "intercept": model.intercept}
         y = None if y is None else np.array(y.tolist())
         try:
-            return pp.GLM(columns.transform(rows), y, family, sample_weight=weights, **options)
+            return pp.GLM(columns.transform(rows), y, family, **options)
         except (ValueError, TypeError) as error:
             raise DataError(f"label: {error}") from error
 
-    whole, cheap = loss(frame[known], y[known], weights), None
+    whole, cheap = loss(frame[known], y[known]), None
     findings = [*findings, *columns.findings]
     if other is not None and part.kind == "labelled":
         then = _labels(other[old], model.family, label)

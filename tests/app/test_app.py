@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,6 @@ def test_errors_become_messages_and_codes(
         (ValueError("eta must be positive"), 2, "eta must be"),
         (OSError(errno.EACCES, "Permission denied", "/x/y"), 2, "/x/y: Permission denied"),
         (OSError(errno.ENOSPC, "No space left on device"), 1, "make room"),
-        (BrokenProcessPool("gone"), 1, "--workers 1"),
         (KeyError("w"), 1, "PROXYPROX_DEBUG=1"),
         (KeyboardInterrupt(), 130, "Interrupted"),
     ):

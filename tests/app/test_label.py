@@ -131,7 +131,7 @@ def test_mistakes_are_named_before_the_first_question(rows: Path) -> None:
     for options, told in (
         (("--classes", "only"), "--classes"),
         (("--show", "title"), "No column --show 'title'; rows.csv has a, b, note."),
-        (("--ignore", "x", "--hide", "y"), "No column --ignore 'x', --hide 'y'"),
+        (("--show", "x", "--hide", "y"), "No column --show 'x', --hide 'y'"),
         (("--label", "truth"), "--label"),
         (("--as", "a=colour"), "'colour'"),
         (("--criterion", "best"), "criterion"),
@@ -176,11 +176,12 @@ def test_a_messy_table_is_labelled_as_it_comes(messy: Path) -> None:
     assert "id: another number in every row" in shown
     assert "12 labels (down 6, up 6)" in shown
     assert "The model had expected" in shown
-    options = ("--show", "text,id", "--ignore", "opened,city", "--as", "amount=category")
+    drops = ("--as", "opened=drop", "--as", "city=drop")
+    options = ("--show", "text,id", *drops, "--as", "amount=category")
     done = ask(messy, "q\n", *options)
     assert "Shown: text, id. Features: amount (category), text (text)." in words(done)
     assert "city: " not in done.output
-    shown = words(ask(messy, "q\n", "--hide", "id,city", "--ignore", "opened"))
+    shown = words(ask(messy, "q\n", "--hide", "id,city", *drops[:2]))
     assert "Shown: opened, amount, text. Features: amount (number), text (text)." in shown
 
 

@@ -25,9 +25,7 @@ from proxyprox_app.cli.label_web import Server
 EVIL = (
     "<img src=x onerror='document.title=\"owned\"'></script><script>document.title='owned'</script>"
 )
-ROLES: dict[str, list[str]] = {
-    name: [] for name in ("show", "features", "ignore", "hide", "label", "teacher")
-}
+ROLES: dict[str, list[str]] = {name: [] for name in ("show", "hide", "label", "teacher")}
 
 
 @pytest.fixture
@@ -156,28 +154,13 @@ def test_what_cannot_be_shown_or_kept(server: Server, act: Callable[..., Any]) -
     assert "a\\x00b" in request(server, "GET", f"/{server.token}/labels.csv")[1]
 
 
-def test_connections_that_send_slowly_are_cut_off_and_keep_nobody_waiting(server: Server) -> None:
+def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> None:
     address = ("127.0.0.1", server.server_port)
-    waiting = [socket.create_connection(address, timeout=300) for _ in range(40)]
-    try:
-        for one in waiting:
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            one = stack.enter_context(socket.create_connection(address, timeout=300))
             one.sendall(b"GET / HTTP/1.1\r\nHost: ")
         assert request(server, "GET", f"/{server.token}/state")[0] == 200
-        server.patience = 0.1
-        drip = socket.create_connection(address, timeout=300)
-        drip.settimeout(0.01)
-        with drip, contextlib.suppress(ConnectionError):
-            drip.sendall(b"POST / HTTP/1.1\r\n")
-            for _ in range(20_000):
-                drip.sendall(b"X")
-                with contextlib.suppress(TimeoutError):
-                    assert drip.recv(1) == b""
-                    break
-            else:
-                pytest.fail("the connection was never cut off")
-    finally:
-        for one in waiting:
-            one.close()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")

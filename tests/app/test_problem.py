@@ -80,7 +80,6 @@ def test_proxies(tmp_path: Path) -> None:
         ("target", {"label": "lable"}, "did you mean 'label'"),
         ("target", {"label": None}, "[target] label"),
         ("target", {"features": ["agee"]}, "did you mean 'age'"),
-        ("target", {"weight": "label"}, "negative, missing or no number"),
         ("target", {"file": "absent.csv"}, "does not exist"),
         ("target", {"file": "sklearn:mnist"}, "breast_cancer"),
         ("model", {"family": "linear"}, "is not a number"),

@@ -211,9 +211,6 @@ def _text_and_code(error: BaseException) -> tuple[str, int]:
         place = f"{error.filename}: " if error.filename is not None else ""
         advice = " What is finished is kept: make room and repeat the command." if full else ""
         return f"{place}{error.strerror}.{advice}", BAD_RUN if full else BAD_INPUT
-    if type(error).__name__ == "BrokenProcessPool":  # by name: its module is slow to import
-        text = "A worker process was ended from outside, perhaps for want of memory."
-        return f"{text} Repeat the command, perhaps with --workers 1.", BAD_RUN
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("proxyprox"):
         return f'{error.name} is not installed: pip install "proxyprox[app]".', BAD_INPUT
     if isinstance(error, (ValueError, TypeError, ImportError, OSError)):

@@ -48,7 +48,6 @@ def label(
     web: Annotated[bool, typer.Option("--web", help="Ask in a page of the browser.")] = False,
     budget: Annotated[int, typer.Option(min=1, help="Labels to buy at most.")] = 100,
     show: Annotated[str, typer.Option(help="Columns you are shown; default all.")] = "",
-    ignore: Annotated[str, typer.Option(help="Columns that are no features.")] = "",
     hide: Annotated[str, typer.Option(help="Columns neither shown nor features.")] = "",
     kinds: Kinds = None,
     column: Annotated[str, typer.Option("--label", help="Column of labels that are there.")] = "",
@@ -74,8 +73,8 @@ def label(
     when 100 more labels would lower the loss by less.
 
     Columns may be numbers, categories, text or dates, with gaps; --as zip=category says which.
-    You are shown all of them, and all but identifiers are features; --show, --ignore and --hide
-    change that.
+    You are shown all of them, and all but identifiers are features; --show, --hide and --as
+    NAME=drop change that.
 
     The answers are kept beside the data unless --answers names another file. --web prints an
     address for a browser on this computer; both ways of asking use the same file.
@@ -102,8 +101,7 @@ def label(
     names = _split(classes)
     if len(names) < 2 or len(set(names)) < len(names):
         raise CommandError(f"--classes must name two different classes at least, got {classes!r}.")
-    given = {"show": show, "ignore": ignore, "hide": hide,
-             "label": column, "teacher": teacher}  # fmt: skip
+    given = {"show": show, "hide": hide, "label": column, "teacher": teacher}
     roles = {role: _split(text) for role, text in given.items()}
     pool = read_pool(data, roles, parse_kinds(kinds or []), names)
     if column and pool.given is None and source is None:
@@ -372,15 +370,15 @@ def read_pool(
         there = list_names(columns, NAMED)
         raise CommandError(f"No column {', '.join(absent)}; {path.name} has {there}.")
     seen = [name for name in columns if name not in {*roles["hide"], label, teacher}]
-    shown, used = roles["show"] or seen[:SHOWN], [n for n in seen if n not in roles["ignore"]]
-    made = Columns(kinds, decimal=decimal).plan(frame[used]).fit(frame)
+    shown = roles["show"] or seen[:SHOWN]
+    made = Columns(kinds, decimal=decimal).plan(frame[seen]).fit(frame)
     features = [f"{c.name} ({c.kind})" for c in made.columns if c.kind != "drop"]
     notes = [
         f"Shown: {list_names(shown, NAMED)}.",
         f"Features: {list_names(features, NAMED)}.",
         *map(str, [*odd, *made.findings]),
     ]
-    for name in used:
+    for name in seen:
         values = {text.strip() for text in cells[name] if text.strip()}
         if values and all(class_of(text, classes) for text in values):
             notes.append(f"{name} holds the classes: is it the label? Then say --label {name}.")

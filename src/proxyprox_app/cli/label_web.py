@@ -8,10 +8,8 @@ page or another window cannot answer a row that it does not show.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -26,7 +24,7 @@ from proxyprox_app.cli.console import CommandError, say
 from proxyprox_app.cli.label import Session, exported, summary
 
 LARGEST, PATIENCE = 1 << 16, 20.0
-"""Bytes of a request at most, and seconds that a browser may take to send all of it."""
+"""Bytes of a request at most, and seconds that a browser may be silent."""
 STALE = "This row was answered already: nothing was changed, here is the next one."
 
 
@@ -67,7 +65,6 @@ class Server(ThreadingHTTPServer):
         self.address = f"http://{self.hosts[0]}/{self.token}/"
         self.page = resources.files("proxyprox_app.cli").joinpath("label.html").read_text("utf-8")
         self._last: dict[str, Any] | None = None
-        self.patience = PATIENCE
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of browsers that hang up."""
@@ -126,22 +123,6 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
     server_version, sys_version, timeout = "proxyprox", "", PATIENCE
 
-    def setup(self) -> None:
-        """Cut off whoever sends for too long, byte by byte."""
-        super().setup()
-        self.late = threading.Timer(self.server.patience, self._cut_off)
-        self.late.daemon = True
-        self.late.start()
-
-    def finish(self) -> None:
-        """Close the connection."""
-        self.late.cancel()
-        super().finish()
-
-    def _cut_off(self) -> None:
-        with contextlib.suppress(OSError):  # it may have ended by itself
-            self.connection.shutdown(socket.SHUT_RDWR)
-
     def do_GET(self) -> None:
         """Send the page, the state or an export."""
         self._answer(self._get)
@@ -199,7 +180,6 @@ class Handler(BaseHTTPRequestHandler):
         return path
 
     def _get(self, path: str) -> tuple[str, bytes]:
-        self.late.cancel()
         if path == "":
             return "text/html", self.server.page.encode()
         with self.server.lock:
@@ -219,7 +199,6 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "Too much for an answer.")
         try:
             asked = json.loads(self.rfile.read(int(length)))  # JSON that is cut short is none
-            self.late.cancel()
         except (ValueError, RecursionError):
             raise RefusedError(HTTPStatus.BAD_REQUEST, "Not JSON.") from None
         with self.server.lock:
