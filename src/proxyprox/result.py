@@ -417,7 +417,6 @@ class Result:
             "outer steps": f"{self.steps:,} {rule if self.stop and self.steps else ''}".rstrip(),
             "method": self.method,
             "target paid": ", ".join(bought),
-            "samples": guard and guard.use_of_samples,
             "proxy used": ", ".join(used) or "nothing",
             "gradients": self.gradients,
             "seconds": seconds + (f", {paid.proxy_seconds:.3g} in the proxy" if used else ""),

@@ -83,7 +83,7 @@ def search(objective, length, *, probes=24, exact=False):
     used = ledger.target_gradients
     flat = spectrum_of_matrix(np.zeros((2, 2)))
     here = Visit(W, rows, mean, len(rows), flat, flat, np.zeros((2, 2)), (), None, rows - mean)
-    probe = HessianProbe(target, [] if exact else target.batches, [], 0.95, 1, rng)
+    probe = HessianProbe(target, [] if exact else target.batches, [], 1, rng)
     point = line_search(probe, here, W - length * mean, probes)
     return point, ledger.target_gradients - used
 

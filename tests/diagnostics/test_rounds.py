@@ -40,13 +40,8 @@ def bfgs_rounds(problem, least):
 def test_rounds_are_predicted_within_a_factor(target, found, best_value):
     assert isinstance(found, RoundAudit)
     assert found.verdict is Verdict.USE
-    least = best_value(target) + EPSILON
-    without = pp.Problem(target, pp.problems.Zero())
-    for rehearsed, slow in (
-        (found.rounds, bfgs_rounds(found.problem, least)),
-        (found.rounds_without, bfgs_rounds(without, least)),
-    ):
-        assert 1 / 2.5 < rehearsed / slow < 2.5
+    took = bfgs_rounds(found.problem, best_value(target) + EPSILON)
+    assert 1 / 2.5 < found.rounds / took < 2.5
     # Curvature of a logistic loss is nowhere larger than at zero.
     assert 0 < found.delta.low < found.H.low <= np.linalg.eigvalsh(target.hessian(np.zeros(30)))[-1]
     worse, better = (
@@ -89,39 +84,28 @@ def part(rows=X[:300], labels=Y[:300]):
 
 
 PROXIES = {
-    "sample": (lambda: part(), None, Verdict.USE),
     "no labels": (lambda: part(X[:1000], Y[:1000]).label_free(), EPSILON, Verdict.USE),
     "loss × 1000": (lambda: ScaledProxy(part(), 1000.0), 1e-2, Verdict.USE),
     "columns × 30": (lambda: part(30 * X[:300]), 1e-2, Verdict.DO_NOT_USE),
-    "one column × 100": (
-        lambda: part(X[:300] * np.where(np.arange(30) == 0, 100.0, 1.0)), None, None
-    ),
     "other columns": (lambda: part(X[:300, ::-1]), EPSILON, Verdict.DO_NOT_USE),
-    "sorted by label": (lambda: part(X[Y][:300], Y[Y][:300]), None, None),
-    "identity": (lambda: pp.Quadratic(np.eye(30)), None, None),
+    "identity": (lambda: pp.Quadratic(np.eye(30)), None, Verdict.USE),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROXIES)
-def test_the_verdict_follows_from_the_numbers(target, name):
+def test_a_proxy_is_used_unless_it_is_too_steep(target, name):
     make, epsilon, verdict = PROXIES[name]
     found = audit(pp.Problem(target, make()), epsilon=epsilon)
-    fewest = found.rounds_without
-    expected = Verdict.USE if found.rounds <= fewest else Verdict.DO_NOT_USE
-    assert found.verdict is expected
-    assert verdict in (None, expected)
-    assert found.sentence.startswith("Use it" if expected is Verdict.USE else "Do not use it")
-    shown = [int(count.replace(",", "")) for count in re.findall(r"about ([\d,]+)", str(found))]
-    assert shown[0] == found.rounds
-    assert ("no minimum away from w0" in str(found)) or name != "no labels"
+    refused = verdict is Verdict.DO_NOT_USE
+    assert found.verdict is verdict
+    assert found.sentence.startswith("Do not use it" if refused else "Use it")
+    count = re.search(r"takes about ([\d,]+) rounds", str(found)).group(1)
+    assert int(count.replace(",", "")) == found.rounds
     # A factor of the whole loss is no harm: it is fitted.
-    steep = {"columns × 30": True, "one column × 100": True, "loss × 1000": False}
-    assert ("δ exceeds H" in str(found)) == steep.get(name, "δ exceeds H" in str(found))
+    assert ("δ exceeds H" in str(found)) == refused
     planned = plan(found)
-    if expected is Verdict.DO_NOT_USE:
-        assert isinstance(planned.problem.proxy, pp.problems.Zero)
-        assert planned.steps == found.rounds_without
-        assert planned.notes[0] == found.sentence
+    assert isinstance(planned.problem.proxy, pp.problems.Zero) == refused
+    assert (planned.notes[0] == found.sentence) == refused
 
 
 def test_the_planned_run_reaches_its_accuracy(target, found, best_value):

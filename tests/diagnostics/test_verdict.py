@@ -35,7 +35,9 @@ def test_rule(sgd, plain, scaled, shares, expected):
 
 ROOTS, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)
 TARGET = pp.FunctionObjective(
-    lambda w: ROOTS @ w - B, value=lambda w: float(w @ ROOTS @ w / 2 - B @ w)
+    lambda w, batch: ROOTS @ w - B,
+    value=lambda w: float(w @ ROOTS @ w / 2 - B @ w),
+    sample=lambda rng: 0,
 )
 ROUND = (lambda w: float(w @ w) / 2, lambda w: w)
 
@@ -54,7 +56,7 @@ def proxy_with_hole(which, radius=0.2):
 def test_a_proxy_that_is_nan_on_the_path_is_named():
     for which in ("value", "gradient"):
         problem = pp.Problem(TARGET, proxy_with_hole(which))
-        found = audit(problem, np.zeros(4), curvature="secants", rng=0)
+        found = audit(problem, np.zeros(4), rng=0)
         assert found.verdict is REFUSED
         assert f"the proxy's {which} is NaN or infinite at a distance of 1" in found.sentence
         assert "ε" not in str(found)
@@ -75,7 +77,11 @@ def test_a_target_that_curves_downwards_or_runs_away_gets_no_numbers():
         (tilted(0.0), "curves downwards, or not at all"),
         (aside, "runs away, from 400 to 1.2"),
     ):
-        found = audit(pp.Problem(wrong, ROUND), np.ones(4), curvature="secants", rng=0)
+        value, gradient = wrong
+        shown = pp.FunctionObjective(
+            lambda w, batch, of=gradient: of(w), value=value, sample=lambda rng: 0
+        )
+        found = audit(pp.Problem(shown, ROUND), np.ones(4), rng=0)
         assert found.sentence.startswith("No verdict: the target")
         assert words in found.sentence
         assert "check_grad" in found.sentence

@@ -95,7 +95,7 @@ def test_wrong_signatures_of_classes_are_named():
         minimize(problem, np.zeros(2), method=DANE(1.0), steps=2)
     Own.everything = staticmethod(lambda: 0)
     with pytest.raises(TypeError, match=r"objective.hvp must be callable as hvp\(w, v\)"):
-        audit(problem, np.zeros(2), curvature="hvp", rng=0)
+        audit(problem, np.zeros(2), rng=0)
 
 
 class Delegating:
@@ -148,5 +148,5 @@ def test_everything_and_hvp_make_dane_and_an_audit_possible():
     problem = Problem(FunctionObjective(sampled, **options), proxy)
     result = minimize(problem, np.zeros(2), method=DANE(1.0), steps=60)
     np.testing.assert_allclose(result.w, [0.5, 0.125], atol=1e-6)
-    found = audit(problem, np.zeros(2), curvature="hvp", rng=0)
+    found = audit(problem, np.zeros(2), rng=0)
     assert found.H.estimate == pytest.approx(4.0)

@@ -99,6 +99,9 @@ def rival_for(problem: Problem, safeguard: Any) -> Method | None:
         remedy = f"Call it: safeguard={safeguard.__name__}(...)." if fits else ""
         raise TypeError(message("safeguard", safeguard, allowed, remedy))
     require_allowed(problem.objective, "safeguard")
+    if not getattr(problem.objective, "repeatable", True):
+        remedy = "Its batches may be asked once, and the rival answers on the same ones."
+        raise ValueError(message("safeguard", safeguard, "False for this objective", remedy))
     return POLICY.rival if safeguard is True else safeguard
 
 

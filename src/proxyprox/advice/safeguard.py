@@ -11,10 +11,10 @@ held-out batch's gradients there give one sample of the gap; several give its st
 
 What is charged, all of it in the run's ledger:
 
-* The rival evaluates each batch again at its own point: target gradients, but no new samples. If
-  batches are not repeatable it draws its own, which are charged.
+* The rival evaluates each batch again at its own point: target gradients, but no new samples. So
+  batches must be repeatable.
 * Held-out batches: their samples, at every moment at most 15 % of those of the steps so far, and a
-  gradient at each node (not repeatable: at one). A comparison takes two batches at least, the least
+  gradient at each node. A comparison takes two batches at least, the least
   that give a standard error, so there is none in the first 13 steps. They come at 20, 40, 80, …
   outer steps and at the end. On the way a comparison takes a tenth as many batches as there were
   steps since the last one, at the end a tenth of all, and at least eight: new ones as far as the
@@ -23,8 +23,8 @@ What is charged, all of it in the run's ledger:
 * ERM is fitted once, at the end, on the rows already seen: nothing.
 
 If the objective has ``halves``, each batch gives two samples of the gap. An arm that trails by
-three standard errors (more if they come from fewer than eight samples: Student's quantile), and by
-more than rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
+three standard errors (more if they come from few samples: Student's quantile), and by more than
+rounding, is given up: the proxy at once, the rival at the second time. ``Step.note`` and
 the log "proxyprox" say so at that moment.
 """
 
@@ -73,10 +73,9 @@ class SafeguardPolicy:
 
     Attributes
     ----------
-    clear : float
-        Standard errors by which an arm must trail to be dropped before the end.
     probability : float
-        Student's quantile of it replaces ``clear`` if it is larger, as it is for few samples.
+        An arm is dropped before the end if it trails by Student's quantile of this in standard
+        errors: three of many samples, more of few.
     fewest : int
         Held-out batches of a comparison if nothing is short.
     share : float
@@ -87,8 +86,7 @@ class SafeguardPolicy:
         Steps after which arms are compared first; then after twice as many, and so on.
     """
 
-    clear: float = 3.0
-    probability: float = 0.99
+    probability: float = 0.9987
     fewest: int = 8
     share: float = 0.1
     most: int = 15
@@ -96,6 +94,9 @@ class SafeguardPolicy:
 
 
 POLICY = SafeguardPolicy()
+
+# The Gauss–Legendre nodes on [0, 1]; both weigh one half.
+NODES = (0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6)
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class Check:
     rounding : float
         Gaps up to this are rounding.
     needed : float
-        Standard errors that make a gap clear: 3, and more if it rests on few samples.
+        Standard errors that make a gap clear: 3 of many samples, more of few.
     """
 
     step: int
@@ -127,7 +128,7 @@ class Check:
     standard_error: float
     batches: int
     rounding: float = 0.0
-    needed: float = POLICY.clear
+    needed: float = 0.0
 
     @property
     def clear(self) -> bool:
@@ -173,8 +174,7 @@ class Evidence:
     checks : tuple of Check
         Every comparison made.
     samples : dict
-        The target's samples by use: "run", the rival's name (those that it drew itself, where
-        batches may not be evaluated again) and "held out".
+        The target's samples by use: "run" and "held out".
     """
 
     chosen: str
@@ -182,12 +182,6 @@ class Evidence:
     dropped_at: int | None
     checks: tuple[Check, ...]
     samples: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def use_of_samples(self) -> str:
-        """Who drew the samples, in words; empty if the rival drew none."""
-        drew = any(self.samples[name] for name in self.samples.keys() - {"run", "held out"})
-        return ", ".join(f"{name} {count:,}" for name, count in self.samples.items() if drew)
 
     def __str__(self) -> str:
         return "\n".join([self.verdict, *(f"  {check}" for check in self.checks)])
@@ -216,7 +210,7 @@ class GuardState:
         When and why the proxy was given up.
     slope : float
         The norm of the first gradient.
-    of_run, of_rival, of_held_out : int
+    of_run, of_held_out : int
         Samples by use.
     batches, held_out, checks : Growing
         The steps' batches, held-out ones that may be used again, and all comparisons.
@@ -232,7 +226,6 @@ class GuardState:
     reason: str = ""
     slope: float = 0.0
     of_run: int = 0
-    of_rival: int = 0
     of_held_out: int = 0
     batches: Growing = field(default_factory=Growing)
     held_out: Growing = field(default_factory=Growing)
@@ -252,8 +245,6 @@ class SafeguardedRun:
         self.run, self.rival = run, type(run)(run.problem, run.w, method=rival, rng=rng)
         self.problem, self.ledger, self.start = run.problem, run.ledger, run.start
         self.state, self._limits, self._name = GuardState(), limits, type(rival).__name__
-        self._repeatable = bool(getattr(run.problem.objective, "repeatable", True))
-        self._nodes = 2 if self._repeatable else 1
 
     @property
     def steps(self) -> int:
@@ -276,7 +267,7 @@ class SafeguardedRun:
     def hold(self, answer: Told) -> None:
         """Keep the target's answer to that question, which is charged."""
         if not self.state.proxy:
-            self._charge(self.leader.open_question())
+            charge(self.ledger, self._price([self.leader.open_question().purchase]))
             charge(self.ledger, answer.extra)
         self.leader.hold(answer)
 
@@ -385,16 +376,11 @@ class SafeguardedRun:
         return [run for going, run in arms if going]
 
     def _ask_rival(self) -> None:
-        """Get the rival's answer, on the same batch if that may be evaluated again."""
+        """Get the rival's answer on the same batch."""
         if len(self._going) < 2 or self.rival.held:
             return
-        if self._repeatable:
-            self.rival.open(self.run.open_question().batch)
-        query = self.rival.ask()
-        self._charge(query, samples=not self._repeatable)
-        if not self._repeatable:
-            self._note(of_rival=self.state.of_rival + self._samples_of(query.batch))
-        self.rival.hold(self._answers(query))
+        self.rival.open(self.run.open_question().batch)
+        self.rival.hold(self._answer(self.rival.ask()))
 
     def _take_steps(self) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time."""
@@ -435,7 +421,7 @@ class SafeguardedRun:
     def _compare_arms(self) -> None:
         """Compare the arms on held-out batches, and drop one that clearly trails."""
         if len(self._going) > 1:
-            held_out = self._draw_held_out(self._nodes, on_the_way=True)
+            held_out = self._draw_held_out(len(NODES), on_the_way=True)
             check = self._compare("the proxy", self.run.w, self._name, self.rival.w, held_out)
             if check is not None and check.clear and check.gap > 0:
                 self._drop_proxy(check.finding)
@@ -469,14 +455,14 @@ class SafeguardedRun:
             name = "the proxy" if chosen == "proxy" else chosen
             compared = self._earlier_check("ERM", name)
             if compared is None:
-                held_out = self._draw_held_out(self._nodes) if held_out is None else held_out
+                held_out = self._draw_held_out(len(NODES)) if held_out is None else held_out
                 compared = self._compare("ERM", fitted, name, answer.w, held_out)
             if compared is not None:
                 decided.append(compared)
                 if compared.gap < -compared.rounding:
                     chosen, answer = "ERM", replace(answer, w=fitted, inner="", stop="", doubt=None)
         verdict, state = self._verdict(chosen, decided), self.state
-        uses = {"run": state.of_run, self._name: state.of_rival, "held out": state.of_held_out}
+        uses = {"run": state.of_run, "held out": state.of_held_out}
         evidence = Evidence(chosen, verdict, state.dropped_at, tuple(state.checks), uses)
         text, ledger = f"{answer.message} {verdict}", copy.copy(self.ledger)
         return replace(answer, steps=state.steps, ledger=ledger, message=text, safeguard=evidence)
@@ -509,36 +495,29 @@ class SafeguardedRun:
         size = max(1, self._samples_of(batch))
         allowed = POLICY.most * (self.state.of_run + ahead * size) // 100
         new = max(0, allowed - self.state.of_held_out) // size
-        earlier = len(self.state.held_out) if self._repeatable else 0
+        earlier = len(self.state.held_out)
         steps = self.state.steps + ahead - (self.state.last_check if on_the_way else 0)
         used = min(max(POLICY.fewest, math.ceil(POLICY.share * steps)), earlier + new)
         return (used, min(used, new)) if used >= 2 else (0, 0)
 
     def _points_at_end(self, batch: Any) -> int:
         """Return at how many points held-out batches will be evaluated at the end."""
-        rivals = len(self._going) - 1
-        return self._nodes * (rivals + has_rows(self.problem.objective, batch))
+        return len(NODES) * (len(self._going) - 1 + has_rows(self.problem.objective, batch))
 
     def _purchases_of_step(self, query: Query) -> list[Purchase]:
         """Return what the arms pay for in one step."""
-        purchases = [Purchase(query.batch, len(query.points), 1)]
-        for rival in self._going[1:]:
-            batch = query.batch if self._repeatable else rival.ask().batch
-            purchases.append(Purchase(batch, len(rival.points), int(not self._repeatable)))
-        return purchases
+        rivals = [Purchase(query.batch, len(rival.points), 0) for rival in self._going[1:]]
+        return [Purchase(query.batch, len(query.points), 1), *rivals]
 
     def _draw_held_out(self, points: int, *, on_the_way: bool = False) -> list[Any]:
         """Return batches to compare at some points, as many as can be paid; charge new samples.
 
         On the way the last comparisons stay affordable.
         """
-        like, purchases = self._typical_batch, list[Purchase]()
+        like = self._typical_batch
         used, new = self._plan(like, on_the_way=on_the_way) if self.state.steps else (0, 0)
-        if on_the_way:
-            at_end, fresh = self._plan(like)
-            purchases = [
-                Purchase(like, at_end * self._points_at_end(like), fresh * (not self._repeatable))
-            ]
+        kept = self._plan(like)[0] * self._points_at_end(like) if on_the_way else 0
+        purchases = [Purchase(like, kept, 0)]
         if like is None:
             purchases.append(Purchase(like, points, 0))
             return [None] if used and not self._too_dear(purchases) else []
@@ -559,8 +538,7 @@ class SafeguardedRun:
         paid = sum(map(self._samples_of, bought))
         self.ledger.target_samples += paid
         self._note(of_held_out=self.state.of_held_out + paid)
-        if self._repeatable:
-            self._note(held_out=self.state.held_out.append(*bought))
+        self._note(held_out=self.state.held_out.append(*bought))
         return [*bought, *(batch for batch, fresh in drawn if not fresh)]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
@@ -603,10 +581,9 @@ class SafeguardedRun:
         limits = {name: getattr(self._limits, name) or math.inf for name in ahead}
         return any(getattr(self.ledger, n) + ahead[n] > limit for n, limit in limits.items())
 
-    def _charge(self, query: Query, *, samples: bool = True) -> None:
-        charge(self.ledger, self._price([Purchase(query.batch, len(query.points), int(samples))]))
-
-    def _answers(self, query: Query) -> Told:
+    def _answer(self, query: Query) -> Told:
+        """Return the target's answer, charged, on a batch whose samples are paid for."""
+        charge(self.ledger, self._price([Purchase(query.batch, len(query.points), 0)]))
         told = answer_query(self.problem.objective, query)
         charge(self.ledger, told.extra)
         return told
@@ -614,15 +591,11 @@ class SafeguardedRun:
     def _held_out_gap(self, a: Vector, b: Vector, batches: list[Any]) -> tuple[float, float, float]:
         """Return an estimate of ``L(a) + ψ(a) − L(b) − ψ(b)``, its error and what is clear."""
         objective, gaps = self.problem.objective, []
-        # The Gauss–Legendre nodes on [0, 1]; both weigh one half.
-        nodes = 0.5 - math.sqrt(3) / 6, 0.5 + math.sqrt(3) / 6
-        for number, batch in enumerate(batches):
+        for batch in batches:
             halves = copy_tree(halves_of(facts_of(objective), batch))
             at_nodes = []
-            for t in nodes if self._repeatable else (nodes[number % 2],):
-                query = Query(batch, (b + t * (a - b),), halves)
-                self._charge(query, samples=False)
-                told = self._answers(query)
+            for t in NODES:
+                told = self._answer(Query(batch, (b + t * (a - b),), halves))
                 answers = told.gradients if told.halves is None else told.halves[0]
                 at_nodes.append([dot(gradient, a - b) for gradient in answers])
             gaps += list(np.mean(at_nodes, axis=0))
@@ -631,8 +604,8 @@ class SafeguardedRun:
             penalty = copying(self.problem.penalty)
             gap += float(penalty.value(a)) - float(penalty.value(b))
         if count == 1:
-            return gap, 0.0, POLICY.clear
-        needed = max(POLICY.clear, float(scipy.special.stdtrit(count - 1, POLICY.probability)))
+            return gap, 0.0, 0.0
+        needed = float(scipy.special.stdtrit(count - 1, POLICY.probability))
         return gap, float(np.std(gaps, ddof=1)) / math.sqrt(count), needed
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:

@@ -19,7 +19,6 @@ from proxyprox._util.validation import (
     has,
     instance,
     message,
-    one_of,
     positive,
     whole,
 )
@@ -35,7 +34,7 @@ from proxyprox.diagnostics.curvature import (
     noise_level,
     stack_rows,
 )
-from proxyprox.diagnostics.rehearsal import POLICY, STEPS, Matrix, rehearse
+from proxyprox.diagnostics.rehearsal import POLICY, STEPS, rehearse
 from proxyprox.diagnostics.report import (
     Audit,
     Bill,
@@ -47,7 +46,7 @@ from proxyprox.diagnostics.report import (
     Verdict,
     decide,
 )
-from proxyprox.diagnostics.rounds import audit_rounds, rehearse_rounds
+from proxyprox.diagnostics.rounds import audit_rounds
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
 from proxyprox.minimization import minimize
@@ -79,16 +78,17 @@ def audit(
     budget: int = 400,
     points: int = 3,
     batches: int = 16,
-    curvature: str = "auto",
-    confidence: float = 0.95,
     rng: np.random.Generator | int | None = None,
 ) -> Audit | RoundAudit:
     """Measure how good a proxy is, with a small and stated number of target gradients.
 
     If every gradient of the target is exact, rounds are what counts: three of them are taken, and
-    rounds of ProxyBFGS with and without the proxy are compared
-    (:mod:`proxyprox.diagnostics.rounds`). ``epsilon`` and ``budget`` alone matter then. A penalty
-    other than bounds, or a ``curvature`` that is named, asks for the long audit all the same.
+    those of ProxyBFGS with the proxy are predicted (:mod:`proxyprox.diagnostics.rounds`).
+    ``epsilon`` and ``budget`` alone matter then. A penalty other than bounds asks for the long
+    audit all the same.
+
+    Products with the target's Hessian are its own ``hvp``, or else differences of gradients of the
+    same batches at two points.
 
     Parameters
     ----------
@@ -106,11 +106,6 @@ def audit(
         Points to visit: w0 and a short path from it towards the minimum.
     batches : int
         Batches drawn, once, and evaluated at every point: the noise is measured on them.
-    curvature : {"auto", "hvp", "secants"}
-        Where products with the target's Hessian come from: its own ``hvp``, or differences of
-        gradients of the same batches at two points. ``"auto"`` prefers the first.
-    confidence : float
-        Confidence of the intervals.
     rng : int or numpy.random.Generator, optional
         Randomness of batches and directions.
 
@@ -150,24 +145,20 @@ def audit(
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
     if epsilon is not None:
         positive("epsilon", epsilon)
-    if not 0.5 <= positive("confidence", confidence) < 1:
-        raise ValueError(message("confidence", confidence, "in [0.5, 1)"))
-    one_of("curvature", curvature, ("auto", "hvp", "secants"))
     if facts_of(problem.proxy).learns:
-        options = {"points": points, "batches": batches, "curvature": curvature}
-        options |= {"confidence": confidence, "epsilon": epsilon, "rng": rng}
+        options = {"points": points, "batches": batches, "epsilon": epsilon, "rng": rng}
         return audit_learnt(problem, w0, budget, options)
     points, batches = whole("points", points), whole("batches", batches, least=4)
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
     ledger = Ledger()
     proxy = MeteredProxy(problem.proxy, ledger)
     smooth = problem.penalty is None or isinstance(problem.penalty, Box)
-    if is_exact(problem.objective) and smooth and curvature == "auto":
+    if is_exact(problem.objective) and smooth:
         proxy_alarm(proxy, start, start)
         return audit_rounds(problem, start, epsilon, budget)
     target = MeteredTarget(problem.objective, ledger, batches, rng)
-    used = secant_batches(curvature, target, int(start.shape[0]), budget, points)
-    probe = HessianProbe(target, used, proxy, confidence, points, rng)
+    used = secant_batches(target, int(start.shape[0]), budget, points)
+    probe = HessianProbe(target, used, proxy, points, rng)
     found = conclude(problem, visit_points(problem, probe, start, budget), epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found
@@ -195,18 +186,13 @@ def audit_learnt(
     return judged
 
 
-def secant_batches(
-    kind: str, target: MeteredTarget, size: int, budget: int, points: int
-) -> list[Any]:
+def secant_batches(target: MeteredTarget, size: int, budget: int, points: int) -> list[Any]:
     """Return the batches to take secants on; none if the target's own products are used."""
     objective, batches = target.objective, target.batches
     # Products with private data would escape the privacy account, gradients do not.
     own = has(objective, "hvp") and facts_of(objective).exact_curvature
-    if kind != "secants" and own and not has(objective, "epsilon"):
+    if own and not has(objective, "epsilon"):
         return []
-    if kind == "hvp":
-        allowed = "'auto' or 'secants' if the objective has no exact hvp or accounts for privacy"
-        raise TypeError(message("curvature", kind, allowed))
     if not target.exact and not getattr(objective, "repeatable", True):
         remedy = "Its batches are not repeatable: give it hvp(w, v)."
         raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
@@ -367,7 +353,7 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
     leaning = decide(sgd.steps, runs[0].steps, runs[1].steps, (plain, scaled))
     chosen = int(leaning is Verdict.USE_SCALED)
     leaning = Verdict.DO_NOT_USE if alarm else leaning
-    doubts = () if alarm else tuple(find_doubts(leaning, points, evidence))
+    doubts = () if alarm else tuple(find_doubts(points, evidence))
     # However wrong the rehearsal, no proxy that curves downwards everywhere is better than none.
     downwards = all(np.linalg.eigvalsh(visit.P)[-1] <= 0 for visit in visits)
     unsure = doubts and not (leaning is Verdict.DO_NOT_USE and downwards)
@@ -376,7 +362,7 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
         verdict=Verdict.UNSURE if unsure else leaning, leaning=leaning, **limits, points=points,
         scale=Suggestion(scales[1], probe.delta_at(end, scales[1]), chosen == 1),
         prediction=Prediction(sgd, runs[0], runs[chosen]), epsilon=epsilon,
-        confidence=probe.confidence, batch=target.batch_price(start.w), ledger=target.ledger,
+        batch=target.batch_price(start.w), ledger=target.ledger,
         problem=problem, w0=start.w, factor=scales[chosen], model=model, alarm=alarm,
         proxy_matrices=matrices[chosen], doubts=doubts,
         start_gradient=from_numpy(start.gradient, like=start.w),
@@ -409,10 +395,9 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
     return tuple(points)
 
 
-def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
+def find_doubts(points: Sequence[PointAudit], evidence: Evidence) -> list[str]:
     """Return why the rehearsal is not to be trusted; nothing if it is."""
-    visits, probe, doubts = evidence.visits, evidence.probe, []
-    remedy = "Audit again with larger batches and budget, or run minimize(..., safeguard=True)."
+    visits, doubts = evidence.visits, []
     worst = min(points, key=lambda point: point.mu.high / max(point.H.estimate, 1e-300))
     if worst.mu.high < -POLICY.little * worst.H.estimate:
         doubts.append(
@@ -420,26 +405,19 @@ def find_doubts(leaning: Verdict, points: Sequence[PointAudit], evidence: Eviden
             f"{worst.H.estimate:.3g}. The rehearsal leaves such directions out: compare short runs "
             "with and without proxy."
         )
-    if len(visits) == 1 < probe.looks and visits[0].gradient.any():
-        alone = "Only one point could be visited, the start: the first step led to no lower one."
-        doubts.append(f"{alone} {remedy}")
-    looked_at = {"target": target_mismatch, "proxy": proxy_mismatch}
-    if leaning is Verdict.DO_NOT_USE and max(evidence.shares(1.0)) > 1:
-        # A refused proxy that is further from the target than none need not be understood.
-        del looked_at["proxy"]
-    for name, mismatch in looked_at.items():
-        share = max((mismatch(a, b, probe) for a, b in pairwise(visits)), default=0.0)
-        if share > POLICY.half:
-            doubts.append(
-                f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of "
-                f"the {name}'s gradient between two points: the loss has kinks in between, or its "
-                f"curvature depends on a few rows of a batch. {remedy}"
-            )
+    share = max((unexplained(a, b, evidence.probe) for a, b in pairwise(visits)), default=0.0)
+    if share > POLICY.half:
+        doubts.append(
+            f"The curvature measured does not explain {min(share, 1.0):.0%} of the change of the "
+            "target's gradient between two points: the loss has kinks in between, or its curvature "
+            "depends on a few rows of a batch. Audit again with larger batches and budget, or run "
+            "minimize(..., safeguard=True)."
+        )
     return doubts
 
 
-def target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
-    """Return the share of the target's change that the Hessians at both ends do not explain."""
+def unexplained(a: Visit, b: Visit, probe: HessianProbe) -> float:
+    """Return the share of the target's change, beyond its blur, that both Hessians leave open."""
     if a.basis is not None or b.basis is not None:
         return 0.0
     each, change, blur = b.gradients - a.gradients, b.gradient - a.gradient, 0.0
@@ -449,23 +427,9 @@ def target_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
     elif a.averaged:
         blur = 2 * math.sqrt(float(each.var(axis=0, ddof=1).sum()) / len(each))
     predicted = (a.A + b.A) / 2 @ to_numpy(b.w - a.w).astype(np.float64)
-    return unexplained(change, predicted, (a.gradient, b.gradient), blur)
-
-
-def proxy_mismatch(a: Visit, b: Visit, probe: HessianProbe) -> float:
-    """Return the same share of the proxy's change; its products cost the target nothing."""
-    step, ends = b.w - a.w, (a.w, b.w)
-    way = step / norm(step)
-    images = stack_rows(curvature.proxy_product(probe.proxy, w)(way) for w in ends)
-    gradients = stack_rows(probe.proxy.gradient(w) for w in ends)
-    return unexplained(gradients[1] - gradients[0], norm(step) * images.mean(axis=0), gradients)
-
-
-def unexplained(change: Matrix, predicted: Matrix, ends: Any, blur: float = 0.0) -> float:
-    """Return the share of a change beyond its blur that was not predicted."""
     size = max(norm(change), norm(predicted))
     # A change lost in the rounding of the gradients says nothing.
-    lost = size <= 1e-4 * max(map(norm, ends))
+    lost = size <= 1e-4 * max(norm(a.gradient), norm(b.gradient))
     return 0.0 if lost else max(norm(change - predicted) - blur, 0.0) / size
 
 
@@ -643,20 +607,19 @@ def plan(
 
 def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> RunPlan:
     """Return the plan for exact gradients: rounds, and where the run may end."""
-    if audit.model is not None and epsilon != audit.epsilon:
-        audit = rehearse_rounds(audit, epsilon)
     objective, used, notes = audit.problem.objective, audit.ledger, list(audit.reasons)
-    rounds, work = audit.rounds, _work(used)
+    most, rounds, work = DEFAULTS.most_steps, audit.rounds, _work(used)
     if audit.refused:
-        rounds, work, notes = audit.rounds_without, 0, [audit.sentence, *notes]
+        rounds, work = most, 0
+        notes = [audit.sentence, *notes, "How many rounds it takes without the proxy is not known."]
     elif audit.model is not None:
+        rounds = used.target_gradients - 1 + audit.model.rounds(epsilon)
         notes.append("The audit's own rounds are among them: the run asks for them once more.")
     everything = Query(objective.everything(), (audit.w0,), exact=True)
     paid = price(objective, Ledger(), [everything.purchase])
     samples, taken = float(paid["target_samples"]), max(used.target_gradients, 1)
     bill = Bill(1.0, samples, paid.get("cost"), work / taken, used.target_seconds / taken)
-    most, affordable = DEFAULTS.most_steps, bill.affordable(limits)
-    steps = int(min(rounds, most))
+    steps, affordable = int(min(rounds, most)), bill.affordable(limits)
     if short := steps > affordable:
         steps = int(max(affordable, 1))
         notes.append(f"The budget ends after {count_words(steps, 'round')}, likely before ε.")
@@ -675,11 +638,9 @@ def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> Ru
 def _rough(audit: Audit) -> list[str]:
     """Say why steps and suboptimality may be far off."""
     outcome, notes = "the run may need several times these steps, or fewer", []
-    bend, tail = audit.model.bend, audit.model.tail
+    tail = audit.model.tail
     if audit.doubts:
         notes.append(f"The audit has its doubts (audit.doubts): {outcome}. Use safeguard=True.")
-    if bend > POLICY.bent:
-        notes.append(f"H changes by {bend:.0%}: the quadratic model is rough, and {outcome}.")
     if tail > POLICY.heavy:
         heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
         notes.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")

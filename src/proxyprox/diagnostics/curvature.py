@@ -471,9 +471,9 @@ class HessianProbe:
     target: MeteredTarget
     batches: Sequence[Any]
     proxy: MeteredProxy
-    confidence: float
     looks: int
     rng: np.random.Generator
+    confidence: float = 0.95
 
     @property
     def noisy(self) -> bool:

@@ -284,8 +284,6 @@ class Audit(Report):
         The best scale of the proxy.
     prediction : Prediction
         Target gradients that each method needs.
-    confidence : float
-        Confidence of the intervals.
     batch : Bill
         What one stochastic gradient of the target costs.
     model, proxy_matrices, start_gradient
@@ -298,7 +296,6 @@ class Audit(Report):
     points: tuple[PointAudit, ...]
     scale: Suggestion
     prediction: Prediction
-    confidence: float
     batch: Bill
     model: Any = field(repr=False)
     proxy_matrices: tuple[Matrix, ...] = field(repr=False)
@@ -331,32 +328,28 @@ class Audit(Report):
         estimates = [
             f"  {name:<18} {getattr(self, key)} – {text}" for key, (name, text) in MEANINGS.items()
         ]
-        return [*lead, f"{place}, {self.confidence:.0%} limits:", *estimates, used]
+        return [*lead, f"{place}, 95% limits:", *estimates, used]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundAudit(Report):
-    """What an audit of exact gradients found; the rival is ProxyBFGS without a proxy, an L-BFGS.
+    """What an audit of exact gradients found.
 
-    ``delta`` and ``H`` are the largest along the steps: lower limits. The verdict is ``USE`` if
-    ``rounds_without`` is not below ``rounds``, otherwise ``DO_NOT_USE``; ``ONE_ROUND`` if one full
-    gradient solves the problem; ``UNSURE`` if no curvature was seen.
+    ``delta`` and ``H`` are the largest along the steps: lower limits. The verdict is ``USE`` unless
+    δ exceeds H many times (``DO_NOT_USE``); ``ONE_ROUND`` if one full gradient solves the problem;
+    ``UNSURE`` if no curvature was seen.
 
     Attributes
     ----------
     rounds : float
         Rounds of ProxyBFGS with this proxy to ε, the audit's own included, as rehearsed; infinite
         if more than a thousand. 1 if one full gradient solves the problem.
-    rounds_without : float
-        Rounds of ProxyBFGS without a proxy; NaN if nothing was rehearsed.
-    model, least
-        The model of the target, and the proxy's minimum if it is far from w0.
+    model
+        The model of the target.
     """
 
     rounds: float = 1.0
-    rounds_without: float = math.nan
     model: Any = field(default=None, repr=False)
-    least: Vector | None = field(default=None, repr=False)
 
     @property
     def misfits(self) -> list[float]:
@@ -365,12 +358,9 @@ class RoundAudit(Report):
 
     @property
     def counts(self) -> str:
-        """Rounds of ProxyBFGS with and without the proxy, to read."""
-        own, without = (
-            f"about {n:,.0f}" if n < math.inf else "more than a thousand"
-            for n in (self.rounds, self.rounds_without)
-        )
-        return f"ProxyBFGS takes {own} rounds with it and {without} without (rehearsed, rough)."
+        """Rounds of ProxyBFGS with the proxy, to read."""
+        count = f"about {self.rounds:,.0f}" if self.rounds < math.inf else "more than a thousand"
+        return f"ProxyBFGS takes {count} rounds with it (rehearsed: often off by a factor of 2)."
 
     def lines(self) -> list[str]:
         """Return the report line by line, with what was seen along the steps."""

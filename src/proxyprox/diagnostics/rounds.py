@@ -1,29 +1,19 @@
-r"""Will this proxy save rounds? The audit of targets whose every gradient is exact.
+r"""How many rounds does this proxy take? The audit of targets whose every gradient is exact.
 
-A round is one full gradient, and the rival is ProxyBFGS without a proxy, which is an L-BFGS. The
-audit takes the first rounds of :class:`~proxyprox.ProxyBFGS` and looks at the gradient's change y
-along each step s. With the proxy's Hessian P at the best of these points, c and λ are fitted as in
-the run, and
+A round is one full gradient. The audit takes the first rounds of :class:`~proxyprox.ProxyBFGS` and
+looks at the gradient's change y along each step s. With the proxy's Hessian P at the best of these
+points, c and λ are fitted as in the run, and
 
 .. math:: \log\frac{(s^\top Ms)(y^\top M^{-1}y)}{(s^\top y)^2}, \qquad M = cP + \lambda I,
 
-tells how far the metric M is off: it is zero if :math:`Ms \parallel y`. Everything else is a
-rehearsal that costs the target nothing:
+tells how far the metric M is off: it is zero if :math:`Ms \parallel y`. The rest is a rehearsal
+that costs the target nothing: ProxyBFGS minimises a quadratic with the target's gradient at that
+point and the Hessian :math:`M^{1/2}e^{\tau G}M^{1/2}`, G a random symmetric matrix, τ as large as
+makes the misfit of random directions that of the steps. In many dimensions all of it happens in a
+Krylov space of P.
 
-- With the proxy, ProxyBFGS minimises a quadratic with the target's gradient at that point and the
-  Hessian :math:`M^{1/2}e^{\tau G}M^{1/2}`, G a random symmetric matrix, τ as large as makes the
-  misfit of random directions that of the steps. In many dimensions all of it happens in a Krylov
-  space of P.
-- Without a proxy it minimises the proxy, which curves as the target does if it is any good. A proxy
-  without a minimum away from w0, such as one without labels, leaves it such a quadratic, and so
-  does one that is many times steeper than the target can be.
-
-ProxyBFGS drops a useless metric: it takes no more rounds than those without a proxy and the audit's
-own together, and just as many if the proxy is that steep or its metric is no better than the
-identity.
-
-The verdict compares the two counts and nothing else. Both are rough: ``docs/results/audit`` has the
-figures.
+ProxyBFGS drops a useless metric by itself, so that using the proxy is the verdict unless the proxy
+is many times steeper than the target can be. ``docs/results/audit`` has the figures.
 """
 
 from __future__ import annotations
@@ -31,7 +21,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -43,16 +33,14 @@ from proxyprox._util.validation import message
 from proxyprox.advice.defaults import POLICY as DEFAULTS
 from proxyprox.diagnostics.curvature import lanczos, proxy_hessian, proxy_product, stack_rows
 from proxyprox.diagnostics.rehearsal import POLICY, Matrix
-from proxyprox.diagnostics.report import RoundAudit, Verdict, decide
+from proxyprox.diagnostics.report import RoundAudit, Verdict
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.inner.exact import find_minimum
 from proxyprox.inner.newton import Pair
 from proxyprox.methods import ProxyBFGS
 from proxyprox.methods.quasi_newton import usable
 from proxyprox.minimization import minimize
 from proxyprox.oracle import MeteredProxy, answer_query, charge
-from proxyprox.problems import FunctionObjective, Problem, Quadratic, Zero
-from proxyprox.problems.problem import facts_of
+from proxyprox.problems import FunctionObjective, Problem, Quadratic
 from proxyprox.result import Interval, Ledger
 from proxyprox.run import Run
 
@@ -72,70 +60,38 @@ def audit_rounds(problem: Problem, w0: Vector, epsilon: float | None, budget: in
     proxy = MeteredProxy(problem.proxy, ledger)
     delta, H = (Interval(size, size, math.inf) for size in sizes_along(proxy, seen))
     model = StandIn.of(proxy, seen)
-    least = find_minimum(problem.proxy, w0, penalty=problem.penalty)
-    gap = 0.0 if least is None else model.scale * (proxy.value(w0) - proxy.value(least))
     if epsilon is None:
         values = [each.value for each in seen if math.isfinite(each.value)] or [0.0]
-        excess = max(gap, max(values) - min(values), model.excess, 1e-300)
-        epsilon = POLICY.rounds_accuracy * excess
+        epsilon = POLICY.rounds_accuracy * max(max(values) - min(values), model.excess, 1e-300)
+    # Along the steps a proxy can seem right and be far too steep elsewhere.
+    most = getattr(problem.objective, "smoothness", math.inf)
+    verdict, alarm, notes = Verdict.USE, "", []
+    if not model.misfits and model.excess > epsilon:
+        verdict = Verdict.UNSURE
+        alarm = (
+            "No verdict: the target curved upwards along no step that was taken. Check the sign of "
+            "its gradient, with scipy.optimize.check_grad."
+        )
+    elif model.steepest > POLICY.other_units * most:
+        verdict = Verdict.DO_NOT_USE
+        notes.append(
+            f"δ exceeds H: at the scale that suits the steps the proxy curves by "
+            f"{model.steepest:.3g}, the target by {most:.3g} at most. Other units or other columns "
+            "than the target's are the likely cause."
+        )
+    if model.basis is not None:
+        size = f"{len(model.P)} of {len(model.centre):,}"
+        notes.append(f"The rehearsal was made in {size} dimensions: rougher.")
+    if problem.penalty is not None:
+        notes.append("ProxyBFGS was rehearsed without the bounds.")
     found = RoundAudit(
-        verdict=Verdict.USE, leaning=Verdict.USE, problem=problem, w0=w0, delta=delta, H=H,
-        ledger=ledger, epsilon=epsilon, model=model,
-        # A proxy without labels, say, is lowest at w0: there is nothing to rehearse on the way.
-        least=least if gap > model.excess else None,
+        verdict=verdict, leaning=Verdict.DO_NOT_USE if alarm else verdict, problem=problem, w0=w0,
+        delta=delta, H=H, ledger=ledger, epsilon=epsilon, model=model, alarm=alarm,
+        reasons=() if alarm else tuple(notes),
+        rounds=ledger.target_gradients - 1 + model.rounds(epsilon),
     )  # fmt: skip
-    found = rehearse_rounds(found, epsilon)
     ledger.seconds = time.perf_counter() - begun
     return found
-
-
-def rehearse_rounds(found: RoundAudit, epsilon: float) -> RoundAudit:
-    """Return the audit with rounds and verdict for an accuracy; no target gradient is needed."""
-    model, least, w0, problem = found.model, found.least, found.w0, found.problem
-    most = getattr(problem.objective, "smoothness", math.inf)
-    # Along the steps a proxy can seem right and be far too steep elsewhere.
-    unlike, taken = model.steepest > POLICY.other_units * most, found.ledger.target_gradients
-    if least is not None and not unlike:
-        goal = float(problem.proxy.value(least)) + epsilon / model.scale
-        without = count_rounds(problem.proxy, Zero(), w0, goal, problem.penalty)
-    else:
-        loss = model.draw(np.random.default_rng(0))
-        goal = loss.value(loss.minimiser()) + epsilon
-        without = count_rounds(loss, Zero(), model.project(w0), goal)
-    # Useless curvature is dropped, and all of the target's has to be learnt from there.
-    own = taken + without
-    if not unlike and model.gain >= POLICY.little:
-        own = min(taken - 1 + model.rounds(epsilon), own)
-    flat = not model.misfits and model.excess > epsilon
-    leaning = Verdict.DO_NOT_USE if flat else decide(without, own)
-    notes = {
-        "Both were rehearsed on models made of the proxy: most counts are right within a factor of "
-        "2, a few are off by more than 3. That without a proxy is as good as the proxy.": True,
-        f"δ exceeds H: at the scale that suits the steps the proxy curves by {model.steepest:.3g}, "
-        f"the target by {most:.3g} at most. Other units or other columns than the target's are the "
-        "likely cause.": unlike,
-        "The proxy has no minimum away from w0 or not the target's curvature: the method without "
-        "it was rehearsed on a quadratic, which can be off by a factor of 5.": least is None
-        or unlike,
-        f"The rehearsal was made in {len(model.P)} of {len(model.centre):,} dimensions: rougher.": (
-            model.basis is not None
-        ),
-        "ProxyBFGS with the proxy was rehearsed without the bounds.": problem.penalty is not None,
-    }
-    alarm = (
-        "No verdict: the target curved upwards along no step that was taken. Check the sign of its "
-        "gradient, with scipy.optimize.check_grad."
-    )
-    return replace(
-        found,
-        verdict=Verdict.UNSURE if flat else leaning,
-        leaning=leaning,
-        alarm=alarm if flat else "",
-        reasons=() if flat else tuple(note for note, holds in notes.items() if holds),
-        epsilon=epsilon,
-        rounds=own,
-        rounds_without=without,
-    )
 
 
 @dataclass(frozen=True)
@@ -192,10 +148,7 @@ def sizes_along(proxy: MeteredProxy, seen: list[Seen]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class StandIn:
-    """The proxy's Hessian where the target was best, in a basis, and how it suits the target.
-
-    ``gain`` is by how much its misfit is below that of the identity.
-    """
+    """The proxy's Hessian where the target was best, in a basis, and how it suits the target."""
 
     centre: Matrix
     basis: Matrix | None
@@ -204,7 +157,6 @@ class StandIn:
     scale: float
     M: Matrix
     misfits: list[float]
-    gain: float
 
     @classmethod
     def of(cls, proxy: MeteredProxy, seen: list[Seen]) -> StandIn:
@@ -226,9 +178,7 @@ class StandIn:
         pairs = [pair for pair in map(usable, steps, changes) if pair is not None]
         scale, M, misfits = fit_metric(P, pairs)
         gradient = best.gradient if basis is None else best.gradient @ basis
-        flat = [math.log((s @ s) * (y @ y) / sy**2) for s, y, sy in pairs]
-        gain = statistics.mean(flat) - statistics.mean(misfits) if pairs else math.inf
-        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits, gain)
+        return cls(to_numpy(best.w).astype(np.float64), basis, P, gradient, scale, M, misfits)
 
     @property
     def steepest(self) -> float:
@@ -265,14 +215,17 @@ class StandIn:
 
     def rounds(self, epsilon: float) -> float:
         """Return the rounds of ProxyBFGS from the centre on such a quadratic."""
-        loss = self.draw(np.random.default_rng(0))
+        loss, reached = self.draw(np.random.default_rng(0)), list[bool]()
         goal = loss.value(loss.minimiser()) + epsilon
-        return count_rounds(loss, Quadratic(self.P), np.zeros(len(self.P)), goal)
 
-    def project(self, w: Vector) -> Matrix:
-        """Return a point in the coordinates of the model."""
-        away = to_numpy(w).astype(np.float64) - self.centre
-        return np.asarray(away if self.basis is None else away @ self.basis)
+        def watch(step: Any) -> bool:
+            reached.append(bool(step.value <= goal))
+            return reached[-1]
+
+        problem = Problem(FunctionObjective(loss.gradient, value=loss.value), Quadratic(self.P))
+        method, most = ProxyBFGS(start_at_proxy=False), DEFAULTS.most_steps
+        minimize(problem, np.zeros(len(self.P)), method=method, steps=most, callback=watch)
+        return float(len(reached)) if reached[-1] else math.inf
 
 
 def fit_metric(P: Matrix, pairs: list[Pair]) -> tuple[float, Matrix, list[float]]:
@@ -291,19 +244,3 @@ def fit_metric(P: Matrix, pairs: list[Pair]) -> tuple[float, Matrix, list[float]
     # Where λ is large, the scale of P + λI says nothing of P's.
     scale, own = np.exp(np.log(products[:, None] / along[:, [best, 0]]).mean(axis=0)).tolist()
     return own, (vectors * (scale * lengths[best])) @ vectors.T, misfits[:, best].tolist()
-
-
-def count_rounds(loss: Any, proxy: Any, w0: Vector, goal: float, box: Any = None) -> float:
-    """Return the rounds of ProxyBFGS from w0 until a loss is down to a goal."""
-    reached: list[bool] = []
-
-    def watch(step: Any) -> bool:
-        reached.append(bool(step.value <= goal))
-        return reached[-1]
-
-    objective = FunctionObjective(loss.gradient, value=loss.value)
-    objective.facts = replace(objective.facts, units=facts_of(loss).units)
-    problem = Problem(objective, proxy, box)
-    method = ProxyBFGS(start_at_proxy=False)
-    minimize(problem, w0, method=method, steps=DEFAULTS.most_steps, callback=watch)
-    return float(len(reached)) if reached[-1] else math.inf
