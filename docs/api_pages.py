@@ -73,7 +73,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
             "Methods with a proxy": "ProxyProx ProxyBFGS DANE SVRP",
             "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
-            "Step sizes": "stepsizes.AutoStep stepsizes.Decay",
+            "Step sizes": "stepsizes.AutoStep",
             "Inner solvers": (
                 "inner.Auto inner.ClosedForm inner.QuasiNewton inner.Newton inner.NewtonCG LBFGS "
                 "inner.GradientDescent inner.Nesterov inner.StochasticGradient "

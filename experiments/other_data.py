@@ -613,16 +613,13 @@ def count_rounds(solver: str, given: Losses) -> list[Point]:
     given : Losses
         The case.
     """
-    rounds, notes = _Rounds(given), {}
+    rounds = _Rounds(given)
     target, begin = given.target, given.target.zeros()
     if solver == LBFGS_FROM_PROXY:
         begin = minimise_exactly(given.proxy, begin)
     try:
         if solver == MINIMIZE:
             problem = pp.Problem(target, given.proxy)
-            found: Any = pp.audit(problem, epsilon=EXCESS * given.optimum)
-            notes = {"verdict": found.verdict.name, "predicted": found.rounds}
-            rounds.begun = time.process_time()
             pp.minimize(
                 problem,
                 steps=RANGE_OF_ROUNDS[-1],
@@ -639,8 +636,10 @@ def count_rounds(solver: str, given: Losses) -> list[Point]:
     excess, seconds = np.array(rounds.seen).T
     excess = np.minimum.accumulate(excess)
     reached = excess <= EXCESS
-    notes["to_one_per_cent"] = int(np.argmax(reached)) + 1 if reached.any() else None
-    notes["seconds_to_one_per_cent"] = float(seconds[np.argmax(reached)]) if reached.any() else None
+    notes = {
+        "to_one_per_cent": int(np.argmax(reached)) + 1 if reached.any() else None,
+        "seconds_to_one_per_cent": float(seconds[np.argmax(reached)]) if reached.any() else None,
+    }
     return [
         {"rounds": k, "excess": max(float(excess[min(k, len(excess)) - 1]), 0.0), "seconds": None}
         | notes
@@ -793,7 +792,7 @@ def compare_with_rivals(records: Sequence[Point]) -> list[Row]:
 
 
 def rounds_table(records: Sequence[Point]) -> list[Row]:
-    """Return the median rounds and seconds to one per cent, and what the audit said."""
+    """Return the median rounds and seconds to one per cent."""
     found: dict[tuple[str, str], list[Point]] = {}
     for point in records:
         if point["rounds"] == RANGE_OF_ROUNDS[0]:
@@ -806,9 +805,6 @@ def rounds_table(records: Sequence[Point]) -> list[Row]:
             middle, worst = float(np.median(known)), float(max(known))
             row[field] = middle if math.isfinite(middle) else None
             row[f"worst_{field}"] = worst if math.isfinite(worst) else None
-        verdicts = [p["verdict"] for p in points if "verdict" in p]
-        row["verdicts"] = {v: verdicts.count(v) for v in dict.fromkeys(verdicts)}
-        row["predicted"] = [p["predicted"] for p in points if "predicted" in p]
         rows.append(row)
     return rows
 
@@ -898,18 +894,13 @@ def markdown(
             f"{RANGE_OF_ROUNDS[-1]} rounds; processor seconds until then, with all of the proxy's "
             "work.", "",
             "![Excess loss against rounds](figure_rounds.png)", "",
-            "| case | method | rounds | seconds | the audit said (rounds predicted) |",
-            "|---|---|---|---|---|",
+            "| case | method | rounds | seconds |",
+            "|---|---|---|---|",
         ]  # fmt: skip
         for r in rounds:
             words = ("to_one_per_cent", "worst_to_one_per_cent", "seconds_to_one_per_cent")
             middle, worst, seconds = ("–" if r[f] is None else f"{r[f]:.3g}" for f in words)
-            said = ", ".join(f"{v} {times}" for v, times in r["verdicts"].items())
-            if said:
-                said += f" ({', '.join(f'{p:.0f}' for p in r['predicted'])})"
-            lines.append(
-                f"| {r['panel']} | {r['method']} | {middle} ({worst}) | {seconds} | {said} |"
-            )
+            lines.append(f"| {r['panel']} | {r['method']} | {middle} ({worst}) | {seconds} |")
         lines.append("")
     return "\n".join(lines)
 

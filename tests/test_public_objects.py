@@ -106,7 +106,6 @@ def core():
         pp.L1: {"alpha": 0.1},
         pp.Box: {},
         pp.Budget: {"target_gradients": 5},
-        pp.stepsizes.Decay: {"first": 1.0},
         stepsizes.Constant: {"value": 1.0},
         stepsizes.Schedule: {"function": schedule},
         pp.Quadratic: {"P": np.eye(2), "b": np.ones(2)},

@@ -156,7 +156,7 @@ class Storm:
     ----------
     a : float or callable
         Weight of the newest difference, in (0, 1], or a function of the outer step, such as
-        ``Decay(1.0, 2/3)``, which is SPAM's.
+        SPAM's ``lambda k: (k + 1) ** (-2 / 3)``.
 
     References
     ----------

@@ -30,7 +30,9 @@ def test_an_audit(invoke: Invoke, config: Path) -> None:
     assert found["ledger"]["target_gradients"] <= 300
     assert found["delta"]["low"] <= found["delta"]["high"]
     config.write_text(config.read_text().replace("batch_size = 16", 'batch_size = "all"'))
-    assert json.loads(invoke("audit", config, "--json").stdout)["rounds"] >= 1
+    exact = json.loads(invoke("audit", config, "--json").stdout)
+    assert exact["sigma2"]["high"] == 0
+    assert "one step solves it" in str(exact["reasons"])
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])

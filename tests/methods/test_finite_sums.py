@@ -98,7 +98,7 @@ def test_spam_is_storm_with_its_schedule():
     call = {"steps": 10, "rng": 3, "stop": pp.stopping.Residual(1e-13)}
     np.testing.assert_allclose(pp.minimize(problem(2), method=SPAM(0.5), **call).w, w, atol=1e-12)
     by_parts = pp.ProxyProx(
-        pp.stepsizes.Decay(0.5, 1 / 3), pp.corrections.Storm(lambda k: (k + 1) ** (-2 / 3))
+        lambda k: 0.5 / (k + 1) ** (1 / 3), pp.corrections.Storm(lambda k: (k + 1) ** (-2 / 3))
     )
     np.testing.assert_allclose(pp.minimize(problem(2), method=by_parts, **call).w, w, atol=1e-12)
     with pytest.raises(pp.OracleError, match=r"a\(1\) must be"):

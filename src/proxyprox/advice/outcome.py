@@ -492,7 +492,7 @@ def finding(path: GradientPath, answer: Vector, last: Vector, moved: Array) -> F
     outward = np.mean(late.slope > 0) >= POLICY.mostly and np.median(late.line) > 0
     if not average and len(moved) >= POLICY.idle and long and outward:
         return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
-    # No loss worth minimising explains the rest, whatever direction its gradients have.
+    # No loss worth minimising explains the rest, whatever its gradients say: a wrong sign.
     much = POLICY.grown**3
     if end.size >= much * end.first_size and distance >= much * max(here, 1.0):
         return Finding(Status.GREW, f"{seen}, and points further away still.")

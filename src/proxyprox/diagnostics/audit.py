@@ -13,7 +13,6 @@ import numpy as np
 
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
 from proxyprox._util.validation import (
-    count_words,
     explain_names,
     generator,
     has,
@@ -22,7 +21,7 @@ from proxyprox._util.validation import (
     positive,
     whole,
 )
-from proxyprox.advice.defaults import POLICY as DEFAULTS
+from proxyprox.advice.defaults import choose_method, note_full_gradient
 from proxyprox.advice.outcome import value_for_report
 from proxyprox.averaging import Averaging, Last, Uniform
 from proxyprox.diagnostics import curvature
@@ -40,18 +39,14 @@ from proxyprox.diagnostics.report import (
     Bill,
     PointAudit,
     Prediction,
-    Report,
-    RoundAudit,
     Suggestion,
     Verdict,
     decide,
 )
-from proxyprox.diagnostics.rounds import audit_rounds
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.methods import DANE, SGD, ProxyBFGS, ProxyProx
+from proxyprox.methods import SGD, ProxyProx
 from proxyprox.minimization import minimize
-from proxyprox.oracle import MeteredProxy, Query, charge, price
-from proxyprox.penalties import Box
+from proxyprox.oracle import MeteredProxy, charge
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems.problem import (
     check_signatures,
@@ -79,13 +74,8 @@ def audit(
     points: int = 3,
     batches: int = 16,
     rng: np.random.Generator | int | None = None,
-) -> Audit | RoundAudit:
+) -> Audit:
     """Measure how good a proxy is, with a small and stated number of target gradients.
-
-    If every gradient of the target is exact, rounds are what counts: three of them are taken, and
-    those of ProxyBFGS with the proxy are predicted (:mod:`proxyprox.diagnostics.rounds`).
-    ``epsilon`` and ``budget`` alone matter then. A penalty other than bounds asks for the long
-    audit all the same.
 
     Products with the target's Hessian are its own ``hvp``, or else differences of gradients of the
     same batches at two points.
@@ -98,8 +88,7 @@ def audit(
         Where the run would begin; zeros if the problem knows its size.
     epsilon : float, optional
         Suboptimality that the run is meant to reach; by default one hundredth of the start's,
-        as estimated (of ``σ²/2H``, if the start is at the minimum already), and with exact
-        gradients a millionth.
+        as estimated (of ``σ²/2H``, if the start is at the minimum already).
     budget : int
         Most target gradients the audit may use. A Hessian-vector product counts as one.
     points : int
@@ -111,9 +100,8 @@ def audit(
 
     Returns
     -------
-    Audit or RoundAudit
-        Estimates with intervals, predictions, a verdict, and the ledger of the audit itself; the
-        second if every gradient is exact.
+    Audit
+        Estimates with intervals, predictions, a verdict, and the ledger of the audit itself.
 
     Raises
     ------
@@ -152,10 +140,6 @@ def audit(
     rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
     ledger = Ledger()
     proxy = MeteredProxy(problem.proxy, ledger)
-    smooth = problem.penalty is None or isinstance(problem.penalty, Box)
-    if is_exact(problem.objective) and smooth:
-        proxy_alarm(proxy, start, start)
-        return audit_rounds(problem, start, epsilon, budget)
     target = MeteredTarget(problem.objective, ledger, batches, rng)
     used = secant_batches(target, int(start.shape[0]), budget, points)
     probe = HessianProbe(target, used, proxy, points, rng)
@@ -166,7 +150,7 @@ def audit(
 
 def audit_learnt(
     problem: Problem, w0: Vector | None, budget: int, options: dict[str, Any]
-) -> Audit | RoundAudit:
+) -> Audit:
     """Return the audit of a proxy with the numbers that a few steps find, and what they are."""
     learnt: list[Any] = []
     result = minimize(
@@ -179,11 +163,10 @@ def audit_learnt(
     if useless := isinstance(settled, Zero):
         # What is measured then is the proxies' mean, each in units of its own curvature.
         settled = proxy.using(replace(state, numbers=state.units), lambda part, name: part)
-    found: Any = audit(problem.with_proxy(settled), w0, budget=left, **options)
+    found = audit(problem.with_proxy(settled), w0, budget=left, **options)
     charge(found.ledger, {name: getattr(spent, name) for name in COUNTS})
-    refused = dict.fromkeys(("verdict", "leaning"), Verdict.DO_NOT_USE) if useless else {}
-    judged: Audit | RoundAudit = replace(found, reasons=(words, *found.reasons), **refused)
-    return judged
+    found, no = replace(found, reasons=(words, *found.reasons)), Verdict.DO_NOT_USE
+    return replace(found, verdict=no, leaning=no) if useless else found
 
 
 def secant_batches(target: MeteredTarget, size: int, budget: int, points: int) -> list[Any]:
@@ -390,8 +373,7 @@ def point_estimates(problem: Problem, evidence: Evidence) -> tuple[PointAudit, .
             curvature.similarity(apart), curvature.smoothness(target),
             curvature.strong_convexity(target, known), noise_level(visit.gradients, confidence),
         )  # fmt: skip
-        full = visit.basis is None
-        points.append(PointAudit(visit.w, *sizes, target.values, apart.values, full))
+        points.append(PointAudit(visit.w, *sizes, visit.basis is None))
     return tuple(points)
 
 
@@ -435,34 +417,32 @@ def unexplained(a: Visit, b: Visit, probe: HessianProbe) -> float:
 
 def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     """Return the sentences that go with a verdict; no guess at the units if it is unsure."""
-    points, end = found.points, visits[-1]
-    between = ["on the way"] * (len(points) - 2)
-    places = ["at the start", *between, "at the end of the path"][: len(points)]
+    points, end, problem = found.points, visits[-1], found.problem
+    places = ["at the start", *["on the way"] * (len(points) - 2), "at the end of the path"]
     worst = max(range(len(points)), key=lambda j: points[j].share)
-    seen = [f"{digits(p.share)} {at}" for p, at in zip(points, places, strict=True)]
+    seen = [f"{p.share:.2g} {at}" for p, at in zip(points, places, strict=False)]
     meaning = "the proxy leaves that share of the target's curvature to the target's gradients."
     if points[worst].share > 1:
         meaning = "above 1, its curvature is further from the target's than no curvature at all."
     reasons = [f"δ/H is {', '.join(seen)}: {meaning}"]
     if found.scale.helps:
         falls = f"δ falls from {points[-1].delta.estimate:.3g} to {found.scale.delta.estimate:.3g}"
-        reasons.append(f"The scale is {found.scale.value:.4g}: {places[-1]} {falls}.")
+        reasons.append(f"The scale is {found.scale.value:.4g}: at the last point {falls}.")
     if found.refused and found.scale.value == 0.0 and curvature.best_scale(end.A, -end.P) > 0:
         reasons.append("Its negative would be closer: check the sign.")
     own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P))
     factor, limit = proxied / max(own, 1e-300), POLICY.other_units
     if found.refused and not found.doubts and (factor > limit or 0 < factor < 1 / limit):
-        curves = f"the proxy curves {digits(factor)} times as much as the target"
-        units = "its columns seem to be in other units. Scale them as the target's."
-        reasons.append(f"{places[worst].capitalize()} {curves}: {units}")
-    if found.problem.penalty is not None:
+        reasons.append(
+            f"It curves {factor:.2g} times as much as the target {places[worst]}: its columns seem "
+            "to be in other units. Scale them as the target's."
+        )
+    if problem.penalty is not None:
         reasons.append("The penalty cancels in δ; the rehearsal is of the smooth part alone.")
-    return reasons
-
-
-def digits(value: float) -> str:
-    """Return two digits to read: no powers of ten if a number will do."""
-    return f"{float(f'{value:.2g}'):,.0f}" if 100 <= value < 1e7 else f"{value:.2g}"
+    if is_exact(problem.objective):
+        method, why = choose_method(problem)
+        reasons.append(f"Leave the method out: minimize takes {method}{why}, which needs fewer.")
+    return [*reasons, *filter(None, [note_full_gradient(problem)])]
 
 
 @dataclass(frozen=True)
@@ -471,16 +451,14 @@ class RunPlan:
 
     Attributes
     ----------
-    method : ProxyProx, SGD, ProxyBFGS or DANE
-        With its step size; SGD if the audit advises against the proxy. For exact gradients
-        ProxyBFGS, or DANE if one gradient solves the problem.
+    method : ProxyProx or SGD
+        With its step size; SGD if the audit advises against the proxy.
     steps : int
-        Outer steps K; of ProxyBFGS the rounds expected, which do not end the run unless the budget
-        does.
+        Outer steps K.
     averaging : Averaging
         Which point is the answer.
     stop : Criterion or None
-        How exactly each subproblem is solved; None for SGD and for exact gradients.
+        How exactly each subproblem is solved; None for SGD.
     expected : float
         Suboptimality expected at the end.
     reaches : bool
@@ -495,9 +473,6 @@ class RunPlan:
         The point at which the audit began, and the run should begin.
     rough : bool
         Whether steps and suboptimality may be far off; a note then says why.
-    atol : float
-        For exact gradients: the norm of the gradient that proves ε, if μ is known; else 0, and
-        the run ends by the default of :func:`~proxyprox.minimize`.
     """
 
     method: Any
@@ -512,14 +487,10 @@ class RunPlan:
     problem: Problem = field(repr=False)
     w0: Any = field(repr=False)
     rough: bool = False
-    atol: float = 0.0
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The keyword arguments of ``minimize(plan.problem, **plan.arguments)``."""
-        if isinstance(self.method, ProxyBFGS) and self.reaches:
-            ends = {"atol": self.atol} if self.atol > 0 else {}
-            return {"w0": self.w0, "method": self.method, **ends}
         given = {name: getattr(self, name) for name in ("w0", "method", "steps", "averaging")}
         return given if self.stop is None else {**given, "stop": self.stop}
 
@@ -532,8 +503,6 @@ class RunPlan:
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
             f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
         ]
-        if self.method.exact:
-            lines = [f"{self.method}, {count_words(self.steps, 'round')}{rough}"]
         lines.append(
             f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
             f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
@@ -542,7 +511,7 @@ class RunPlan:
 
 
 def plan(
-    audit: Report,
+    audit: Audit,
     epsilon: float | None = None,
     budget: Budget | int | None = None,
 ) -> RunPlan:
@@ -550,7 +519,7 @@ def plan(
 
     Parameters
     ----------
-    audit : Audit or RoundAudit
+    audit : Audit
         What is known of target and proxy.
     epsilon : float, optional
         Wanted suboptimality; by default the audit's.
@@ -579,14 +548,11 @@ def plan(
     >>> planned.reaches, bool(target.value(result.w) - best < 3e-4)
     (True, True)
     """
-    instance("audit", audit, Report, "an Audit, as audit(problem) returns it")
+    instance("audit", audit, Audit, "an Audit, as audit(problem) returns it")
     if audit.alarm and audit.verdict is Verdict.UNSURE:
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
     epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
     limits = as_budget(budget)
-    if isinstance(audit, RoundAudit):
-        return _plan_rounds(audit, epsilon, limits)
-    assert isinstance(audit, Audit)
     notes, settings = [audit.sentence] if audit.refused else [], _rehearsed(audit, epsilon)
     bill = _step_bill(audit, settings)
     affordable = bill.affordable(limits)
@@ -602,36 +568,6 @@ def plan(
         **settings, epsilon=epsilon, problem=audit.recommended, w0=audit.w0, rough=bool(rough),
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
         bill=bill.times(settings["steps"]), notes=(*notes, *rough),
-    )  # fmt: skip
-
-
-def _plan_rounds(audit: RoundAudit, epsilon: float, limits: Budget | None) -> RunPlan:
-    """Return the plan for exact gradients: rounds, and where the run may end."""
-    objective, used, notes = audit.problem.objective, audit.ledger, list(audit.reasons)
-    most, rounds, work = DEFAULTS.most_steps, audit.rounds, _work(used)
-    if audit.refused:
-        rounds, work = most, 0
-        notes = [audit.sentence, *notes, "How many rounds it takes without the proxy is not known."]
-    elif audit.model is not None:
-        rounds = used.target_gradients - 1 + audit.model.rounds(epsilon)
-        notes.append("The audit's own rounds are among them: the run asks for them once more.")
-    everything = Query(objective.everything(), (audit.w0,), exact=True)
-    paid = price(objective, Ledger(), [everything.purchase])
-    samples, taken = float(paid["target_samples"]), max(used.target_gradients, 1)
-    bill = Bill(1.0, samples, paid.get("cost"), work / taken, used.target_seconds / taken)
-    steps, affordable = int(min(rounds, most)), bill.affordable(limits)
-    if short := steps > affordable:
-        steps = int(max(affordable, 1))
-        notes.append(f"The budget ends after {count_words(steps, 'round')}, likely before ε.")
-    mu = getattr(objective, "strong_convexity", None) or 0.0
-    return RunPlan(
-        method=DANE(eta=math.inf) if audit.verdict is Verdict.ONE_ROUND else ProxyBFGS(),
-        steps=steps, averaging=Last(), stop=None, epsilon=epsilon, notes=tuple(notes),
-        expected=math.nan if short else epsilon, reaches=not short and rounds <= most,
-        bill=bill.times(steps), problem=audit.recommended, w0=audit.w0,
-        rough=audit.model is not None,
-        # L − L* ≤ ‖∇L‖²/2μ.
-        atol=math.sqrt(2 * mu * epsilon) if epsilon > 0 else 0.0,
     )  # fmt: skip
 
 

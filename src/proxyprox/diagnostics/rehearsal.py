@@ -59,9 +59,8 @@ class AuditPolicy:
     """Thresholds of audits and plans.
 
     The record is ``docs/results/audit``. ``benchmarks/audit_verdicts.py`` set the numbers of the
-    verdict, ``benchmarks/audit_functions.py`` those of the doubts and of the path,
-    ``benchmarks/audit_rounds.py`` those of exact gradients and ``benchmarks/plan_cases.py`` those
-    of the model and of rough plans.
+    verdict, ``benchmarks/audit_functions.py`` those of the doubts and of the path, and
+    ``benchmarks/plan_cases.py`` those of the model and of rough plans.
 
     Attributes
     ----------
@@ -74,25 +73,20 @@ class AuditPolicy:
         change along the path is not explained by curvature, the audit is unsure. A step of the path
         is long enough if the slope has halved.
     little : float
-        Share of H by which a target may curve downwards and still be rehearsed as a convex one. A
-        metric's misfit must be below that of the identity by more than this.
+        Share of H by which a target may curve downwards and still be rehearsed as a convex one.
     other_units : float
         Factor in curvature beyond which other units are suspected.
-    accuracy, rounds_accuracy : float
-        The default ε, as a share of the start's suboptimality, of sampled gradients and of exact
-        ones. The first is also the share of H that is added to the curvature of a step of the path.
+    accuracy : float
+        The default ε, as a share of the start's suboptimality, and the share of H that is added to
+        the curvature of a step of the path.
     probes : int
         Target gradients for the length of each step of the path, if the budget allows.
     least_steps : int
         Lanczos steps below which the upper limit says next to nothing.
-    bent : float
-        Share by which H may change between start and end before a plan is rough.
     heavy : float
         How many times as much as Gaussian noise that of batches may vary before a plan is rough.
     rounds : int
-        Rounds that the audit of exact gradients takes, and one of a proxy that is fitted first.
-    dimensions : int
-        Parameters up to which such an audit forms the proxy's Hessian; beyond, Krylov vectors.
+        Steps that fit a proxy with numbers of its own, and the least probes of a step of the path.
     """
 
     gain: float = 1.3
@@ -101,13 +95,10 @@ class AuditPolicy:
     little: float = 0.05
     other_units: float = 10.0
     accuracy: float = 1e-2
-    rounds_accuracy: float = 1e-6
     probes: int = 24
     least_steps: int = 6
-    bent: float = 0.4
     heavy: float = 2.5
     rounds: int = 3
-    dimensions: int = 200
 
 
 POLICY = AuditPolicy()

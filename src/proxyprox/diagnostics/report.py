@@ -14,8 +14,8 @@ from proxyprox.problems import Problem, ScaledProxy, Zero
 from proxyprox.result import Budget, Interval, Ledger
 
 __all__ = [
-    "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Report", "RoundAudit",
-    "Suggestion", "Verdict",
+    "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Suggestion",
+    "Verdict",
 ]  # fmt: skip
 
 # Name and meaning, in plain words, of each number estimated.
@@ -33,7 +33,6 @@ class Verdict(Enum):
     USE = "Use it: with this proxy no more target gradients are needed than without."
     USE_SCALED = "Use it with the scale below: the proxy has the right shape but the wrong size."
     DO_NOT_USE = "Do not use it: it saves too few target gradients, or none."
-    ONE_ROUND = "Use it: the proxy has the target's curvature, so that one full gradient solves it."
     UNSURE = "Unsure: what was measured does not describe the way to the minimum."
 
     def __str__(self) -> str:
@@ -117,8 +116,6 @@ class PointAudit(NamedTuple):
         The point.
     delta, H, mu, sigma2 : Interval
         Similarity, smoothness, strong convexity and noise there.
-    target_spectrum, difference_spectrum : array
-        Eigenvalues, or Ritz values, of ``∇²L`` and of ``∇²L − ∇²L̂``.
     in_full : bool
         Whether the Hessian was seen in full, so that nothing but rounding is uncertain.
     """
@@ -128,8 +125,6 @@ class PointAudit(NamedTuple):
     H: Interval
     mu: Interval
     sigma2: Interval
-    target_spectrum: Matrix
-    difference_spectrum: Matrix
     in_full: bool
 
     @property
@@ -189,8 +184,10 @@ class Bill:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """What every audit says.
+class Audit:
+    """What an audit found; the rival is SGD.
+
+    ``delta``, ``H`` and ``sigma2`` are the largest over the points visited, ``mu`` is the smallest.
 
     Attributes
     ----------
@@ -205,33 +202,48 @@ class Report:
     alarm : str
         Why there is nothing to predict, as one sentence: the proxy is NaN on the path, or the
         target curves downwards or runs away. Mostly empty.
-    delta, H : Interval
-        Similarity and smoothness, the largest that were seen.
+    delta, H, mu, sigma2 : Interval
+        Similarity, smoothness, strong convexity, and noise of a target gradient.
+    points : tuple of PointAudit
+        The start first, then the points of the path.
+    scale : Suggestion
+        The best scale of the proxy.
+    prediction : Prediction
+        Target gradients that each method needs.
     epsilon : float
         The suboptimality that target gradients are counted to.
     ledger : Ledger
         What the audit itself cost.
+    batch : Bill
+        What one stochastic gradient of the target costs.
     problem, factor, w0
         What was audited and from where, and the scale of the proxy that the leaning is for.
+    model, proxy_matrices, start_gradient
+        What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
+        the path, and before it if δ exceeds H there), and the target's gradient at the start.
     """
 
     verdict: Verdict
     leaning: Verdict
     delta: Interval
     H: Interval
+    mu: Interval
+    sigma2: Interval
+    points: tuple[PointAudit, ...]
+    scale: Suggestion
+    prediction: Prediction
     epsilon: float
     ledger: Ledger
+    batch: Bill
     problem: Problem = field(repr=False)
     w0: Vector = field(repr=False)
+    model: Any = field(repr=False)
+    proxy_matrices: tuple[Matrix, ...] = field(repr=False)
+    start_gradient: Vector = field(repr=False)
     factor: float = 1.0
     reasons: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     alarm: str = ""
-
-    @property
-    def counts(self) -> str:
-        """The target gradients that were rehearsed, to read."""
-        raise NotImplementedError
 
     @property
     def refused(self) -> bool:
@@ -240,70 +252,13 @@ class Report:
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, with what was rehearsed; or the alarm."""
-        if self.alarm or self.verdict is Verdict.ONE_ROUND:
-            return self.alarm or str(self.verdict)
+        """The verdict in one sentence, with the target gradients rehearsed; or the alarm."""
+        if self.alarm:
+            return self.alarm
         advice = self.leaning.value.partition(":")[0]
         if self.verdict is Verdict.UNSURE:
             lower = f"{advice[0].lower()}{advice[1:]}"
             advice = f"Unsure, see below; the rehearsal alone says “{lower}”"
-        return f"{advice}: to ε = {self.epsilon:.2g} {self.counts}"
-
-    @property
-    def recommended(self) -> Problem:
-        """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
-        proxy: Any = self.problem.proxy
-        if self.factor != 1.0:
-            proxy = ScaledProxy(proxy, self.factor)
-        return replace(self.problem, proxy=Zero() if self.refused else proxy)
-
-    def lines(self) -> list[str]:
-        """Return the report line by line: the verdict, its reasons, what the audit cost."""
-        count = count_words(self.ledger.target_gradients, "target gradient")
-        spent = f"{count} on {self.ledger.target_samples} samples"
-        used = f"the audit used {spent} (a pass over all of the data counts all its rows)"
-        return [self.sentence, *self.reasons, used]
-
-    def __str__(self) -> str:
-        return "\n  ".join(self.lines())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Audit(Report):
-    """What an audit of sampled gradients found; the rival is SGD.
-
-    ``delta``, ``H`` and ``sigma2`` are the largest over the points visited, ``mu`` is the smallest.
-
-    Attributes
-    ----------
-    mu, sigma2 : Interval
-        Strong convexity, and noise of a target gradient.
-    points : tuple of PointAudit
-        The start first, then the points of the path.
-    scale : Suggestion
-        The best scale of the proxy.
-    prediction : Prediction
-        Target gradients that each method needs.
-    batch : Bill
-        What one stochastic gradient of the target costs.
-    model, proxy_matrices, start_gradient
-        What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
-        the path, and before it if δ exceeds H there), and the target's gradient at the start.
-    """
-
-    mu: Interval
-    sigma2: Interval
-    points: tuple[PointAudit, ...]
-    scale: Suggestion
-    prediction: Prediction
-    batch: Bill
-    model: Any = field(repr=False)
-    proxy_matrices: tuple[Matrix, ...] = field(repr=False)
-    start_gradient: Vector = field(repr=False)
-
-    @property
-    def counts(self) -> str:
-        """Target gradients of SGD and of ProxyProx, to read."""
         gain = self.prediction.saved
         if self.refused:
             outcome = "no gain" if gain <= 1 else f"only {gain:.2g} times fewer, too few to rely on"
@@ -315,60 +270,28 @@ class Audit(Report):
             f"{each.steps:,.0f}" if each.steps < math.inf else "more than ten million"
             for each in (self.prediction.sgd, self.prediction.best)
         )  # fmt: skip
-        return f"SGD needs {sgd} target gradients, ProxyProx {best} (rehearsed): {outcome}."
-
-    def lines(self) -> list[str]:
-        """Return the report line by line, with the estimates."""
-        *lead, used = super().lines()
-        if self.alarm:
-            return [*lead, used]
-        count = len(self.points)
-        place = f"the largest over the points visited, {count} in all (of μ the smallest)"
-        place = "at the only point visited, the start" if count == 1 else place
-        estimates = [
-            f"  {name:<18} {getattr(self, key)} – {text}" for key, (name, text) in MEANINGS.items()
-        ]
-        return [*lead, f"{place}, 95% limits:", *estimates, used]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundAudit(Report):
-    """What an audit of exact gradients found.
-
-    ``delta`` and ``H`` are the largest along the steps: lower limits. The verdict is ``USE`` unless
-    δ exceeds H many times (``DO_NOT_USE``); ``ONE_ROUND`` if one full gradient solves the problem;
-    ``UNSURE`` if no curvature was seen.
-
-    Attributes
-    ----------
-    rounds : float
-        Rounds of ProxyBFGS with this proxy to ε, the audit's own included, as rehearsed; infinite
-        if more than a thousand. 1 if one full gradient solves the problem.
-    model
-        The model of the target.
-    """
-
-    rounds: float = 1.0
-    model: Any = field(default=None, repr=False)
+        return (
+            f"{advice}: to ε = {self.epsilon:.2g} SGD needs {sgd} target gradients, ProxyProx "
+            f"{best} (rehearsed): {outcome}."
+        )
 
     @property
-    def misfits(self) -> list[float]:
-        """How far the proxy's metric was off along each step; 0 is best."""
-        return [] if self.model is None else list(self.model.misfits)
+    def recommended(self) -> Problem:
+        """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
+        proxy: Any = self.problem.proxy
+        if self.factor != 1.0:
+            proxy = ScaledProxy(proxy, self.factor)
+        return replace(self.problem, proxy=Zero() if self.refused else proxy)
 
-    @property
-    def counts(self) -> str:
-        """Rounds of ProxyBFGS with the proxy, to read."""
-        count = f"about {self.rounds:,.0f}" if self.rounds < math.inf else "more than a thousand"
-        return f"ProxyBFGS takes {count} rounds with it (rehearsed: often off by a factor of 2)."
-
-    def lines(self) -> list[str]:
-        """Return the report line by line, with what was seen along the steps."""
-        *lead, used = super().lines()
-        if self.misfits:
-            misfits = ", ".join(f"{misfit:.2g}" for misfit in self.misfits)
-            lead.append(
-                f"along the steps: δ ≥ {self.delta.low:.3g}, H ≥ {self.H.low:.3g}, misfit of the "
-                f"proxy's metric {misfits} (0 is best)"
-            )
-        return [*lead, used]
+    def __str__(self) -> str:
+        count = count_words(self.ledger.target_gradients, "target gradient")
+        spent = f"{count} on {self.ledger.target_samples} samples"
+        lines = [self.sentence, *self.reasons]
+        if not self.alarm:
+            points = len(self.points)
+            place = f"the largest over the points visited, {points} in all (of μ the smallest)"
+            place = "at the only point visited, the start" if points == 1 else place
+            lines += [f"{place}, 95% limits:"]
+            lines += [f"  {name:<18} {getattr(self, k)} – {t}" for k, (name, t) in MEANINGS.items()]
+        lines += [f"the audit used {spent} (a pass over all of the data counts all its rows)"]
+        return "\n  ".join(lines)

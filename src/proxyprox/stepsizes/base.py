@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from proxyprox._util.arrays import Vector, norm
-from proxyprox._util.validation import flag, nonnegative, positive, require_function
+from proxyprox._util.validation import flag, positive, require_function
 from proxyprox.inner.base import NonFiniteError
 
 # How many smaller η are tried if a subproblem has no finite solution.
@@ -217,29 +217,6 @@ class Schedule(StepSize):
         """Return the function's value, checked."""
         remedy = "Fix the schedule."
         return positive(f"eta({k})", self.function(k), remedy, allow_inf=self.allow_inf)
-
-
-@dataclass(frozen=True)
-class Decay:
-    """The function ``first/(k + 1)^power`` of the step k, for schedules that a file can hold.
-
-    Examples
-    --------
-    >>> Decay(0.5, power=1.0)(4)
-    0.1
-    """
-
-    first: float
-    power: float = 0.5
-
-    def __post_init__(self) -> None:
-        """Check both numbers."""
-        positive("first", self.first)
-        nonnegative("power", self.power)
-
-    def __call__(self, k: int) -> float:
-        """Return the value at step k."""
-        return float(self.first / (k + 1) ** self.power)
 
 
 # A number, a function of the outer step, a :class:`StepSize`, or "auto" for ``AutoStep()``.

@@ -25,9 +25,7 @@ def audit(
 ) -> None:
     """Judge a proxy: similarity, noise, predicted target gradients, a verdict and a plan.
 
-    Without --epsilon a hundredth of the start's suboptimality is wanted. With batch_size = "all"
-    every gradient is exact: three are used, and rounds of ProxyBFGS with and without the proxy are
-    compared, to a millionth.
+    Without --epsilon a hundredth of the start's suboptimality is wanted.
 
     Examples
     --------
@@ -71,17 +69,16 @@ def plain(value: Any) -> Any:
 
 
 def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
-    """Return an audit, and the plan made of it, as JSON values; what one lacks is left out."""
+    """Return an audit, and the plan made of it, as JSON values."""
     names = (
-        "verdict", "leaning", "sentence", "doubts", "reasons", "confidence", "epsilon",
-        "rounds", "rounds_without", "delta", "H", "mu", "sigma2", "misfits",
+        "verdict", "leaning", "sentence", "doubts", "reasons", "epsilon", "delta", "H", "mu",
+        "sigma2",
     )  # fmt: skip
-    found = {name: plain(getattr(audit, name)) for name in names if hasattr(audit, name)}
-    if hasattr(audit, "prediction"):
-        told = audit.prediction
-        ways = {"sgd": told.sgd, "proxyprox": told.proxyprox, "offered": told.best}
-        found["rehearsed"] = {way: plain(each.steps) for way, each in ways.items()}
-        found["scale"] = plain(audit.scale.value)
+    found = {name: plain(getattr(audit, name)) for name in names}
+    told = audit.prediction
+    ways = {"sgd": told.sgd, "proxyprox": told.proxyprox, "offered": told.best}
+    found["rehearsed"] = {way: plain(each.steps) for way, each in ways.items()}
+    found["scale"] = plain(audit.scale.value)
     steps = ("method", "steps", "averaging", "stop", "expected", "reaches", "notes")
     planned = {name: plain(getattr(plan, name)) for name in steps}
     planned["bill"] = plain(vars(plan.bill))
