@@ -176,7 +176,7 @@ EXACT = {
     "ProxyProx": ("ProxyProx", {"eta": 4.0}),
 }
 SOLVERS = {
-    "GradientDescent": {}, "LBFGS": {}, "Nesterov": {}, "Newton": {}, "NewtonCG": {},
+    "GradientDescent": {}, "LBFGS": {}, "Newton": {}, "NewtonCG": {},
     "ProximalGradient": {}, "QuasiNewton": {}, "StochasticGradient": {"steps": 20},
 }  # fmt: skip
 

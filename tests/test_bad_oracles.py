@@ -17,7 +17,7 @@ WRONG = {
     "None": (None, TypeError, ["a NoneType", "ndarray"]),
 }
 SOLVERS = [
-    pp.inner.GradientDescent(), pp.inner.Nesterov(), pp.inner.Newton(), pp.inner.NewtonCG(),
+    pp.inner.GradientDescent(), pp.inner.Newton(), pp.inner.NewtonCG(),
     pp.inner.QuasiNewton(), pp.LBFGS(),
     pp.inner.ProximalGradient(), pp.inner.StochasticGradient(steps=4),
 ]  # fmt: skip

@@ -83,7 +83,7 @@ def core():
                 pp.averaging.Adaptive, pp.averaging.Last, pp.averaging.Uniform,
                 pp.corrections.Plain, pp.corrections.Mean, pp.inner.Auto, pp.inner.ClosedForm,
                 pp.stepsizes.AutoStep, pp.stopping.SDane, pp.problems.Zero, pp.LBFGS,
-                pp.inner.Nesterov, pp.inner.Newton, pp.inner.NewtonCG,
+                pp.inner.Newton, pp.inner.NewtonCG,
                 pp.inner.ProximalGradient, pp.inner.QuasiNewton, pp.inner.GradientDescent,
                 pp.ProxyBFGS, pp.methods.ManifoldMapping, pp.DANE,
                 pp.methods.Momentum, pp.SGD, pp.ProxyProx,

@@ -74,7 +74,6 @@ INNERS = {
     "GradientDescent": pp.inner.GradientDescent(),
     "GradientDescent implicit": pp.inner.GradientDescent(implicit=True),
     "LBFGS": pp.LBFGS(),
-    "Nesterov": pp.inner.Nesterov(),
     "Newton": pp.inner.Newton(),
     "NewtonCG": pp.inner.NewtonCG(),
     "ProximalGradient": pp.inner.ProximalGradient(),

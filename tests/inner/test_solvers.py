@@ -18,7 +18,6 @@ from proxyprox.inner import (
     Auto,
     ClosedForm,
     GradientDescent,
-    Nesterov,
     Newton,
     NewtonCG,
     NonFiniteError,
@@ -31,7 +30,7 @@ from proxyprox.problems import Zero
 from proxyprox.stopping import NonConvex, Residual
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
-SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True), Nesterov()]
+SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True)]
 every_smooth = pytest.mark.parametrize("solver", SMOOTH, ids=lambda s: repr(s).split("(")[0])
 every_general = pytest.mark.parametrize("solver", GENERAL, ids=lambda s: type(s).__name__)
 
@@ -66,7 +65,7 @@ def test_float32_stays_float32_and_reaches_its_accuracy(solver, solve, logistic_
 
 @pytest.mark.parametrize(
     "solver",
-    [type(s)(max_steps=2) for s in GENERAL] + [GradientDescent(max_steps=2), Nesterov(max_steps=2)],
+    [type(s)(max_steps=2) for s in GENERAL] + [GradientDescent(max_steps=2)],
     ids=lambda s: type(s).__name__,
 )
 def test_giving_up_is_honest(solver, solve, logistic_case):

@@ -49,7 +49,7 @@ def test_strongly_convex(seed):
         result = pp.minimize(
             pp.Problem(target, proxy), w0, method=pp.ProxyProx(eta), steps=K, rng=number,
             averaging=pp.averaging.Geometric(mu), stop=pp.stopping.StronglyConvex(mu, G),
-            inner=pp.inner.Nesterov(),
+            inner=pp.inner.NewtonCG(),
         )  # fmt: skip
         assert result.trace["held"].all()
         errors.append(target.value(result.w) - target.value(best))

@@ -66,7 +66,7 @@ class Table(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some rows of a partition in float64, valid until the next block is read."""
+    """Some rows of a partition in float64."""
 
     X: Any
     y: Array
@@ -80,28 +80,16 @@ def open_partition(part: Any) -> tuple[Any, Any, Any]:
 
 
 def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
-    """Yield a partition's rows; those of tables go column by column into one small matrix."""
+    """Yield a partition's rows in small blocks."""
     y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
     if transformer is not None and len(y):
         X = transformer.transform(as_frame(X))
     rows, width = X.shape
-    sparse, columns = scipy.sparse.issparse(X), _columns(X)
-    entries = X.nnz if sparse else rows * width
-    step = max(1, BLOCK * rows // max(entries, 1))
-    if columns is not None:
-        columns = [_numbers(X, j) for j in range(width)]
-        buffer = np.empty((width, min(step, rows)))
-    else:
-        X = X.tocsr() if sparse else np.asarray(X)
+    X = X.tocsr() if scipy.sparse.issparse(X) else X
+    step = max(1, BLOCK * rows // max(X.nnz if scipy.sparse.issparse(X) else rows * width, 1))
     for start in range(0, rows, step):
         some = slice(start, min(start + step, rows))
-        if columns is None:
-            part = X[some].astype(np.float64, copy=False)
-        else:
-            part = buffer[:, : some.stop - start].T
-            for j, column in enumerate(columns):
-                part[:, j] = column[some]
-        yield Block(part, y[some], None if weights is None else weights[some])
+        yield Block(_numbers(X, some), y[some], None if weights is None else weights[some])
 
 
 def as_frame(X: Any) -> Any:
@@ -121,13 +109,14 @@ def _columns(X: Any) -> Any:
     return None if kinds is None else [(str(name), str(kind)) for name, kind in kinds.items()]
 
 
-def _numbers(X: Any, j: int) -> Array:
-    """Return a column as an array; gaps are NaN."""
+def _numbers(X: Any, some: slice) -> Any:
+    """Return some rows in float64, those of tables by column; gaps are NaN."""
     if hasattr(X, "schema"):
-        return X.column(j).to_numpy()
-    column = X.iloc[:, j]
-    plain = isinstance(column.dtype, np.dtype)
-    return column.to_numpy() if plain else column.to_numpy(dtype=np.float64, na_value=np.nan)
+        part = X.slice(some.start, some.stop - some.start)
+        return np.array([column.to_numpy() for column in part.columns], dtype=np.float64).T
+    if hasattr(X, "iloc"):
+        return X.iloc[some].to_numpy(dtype=np.float64, na_value=np.nan)
+    return (X if scipy.sparse.issparse(X) else np.asarray(X))[some].astype(np.float64, copy=False)
 
 
 def column_fault(X: Any, y: Any, weights: Any, columns: list[tuple[str, str]]) -> str:

@@ -18,7 +18,6 @@ from proxyprox.inner.base import (
     Moves,
     NonFiniteError,
     Patience,
-    Point,
     Progress,
     Solver,
     Subproblem,
@@ -73,54 +72,6 @@ class GradientDescent(Solver):
             gamma = 1 / (inverse + phi.pull)
         patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
         return lambda at, _: first_finite(phi, at.w, -gamma * at.gradient), patience
-
-
-@dataclass(frozen=True)
-class Nesterov(Solver):
-    """Constant momentum ``(√κ − 1)/(√κ + 1)`` for φ, (H + 1/η)-smooth and 1/η-strongly convex.
-
-    The residual is measured at the extrapolated points, where the gradients are, so that a step
-    costs one gradient.
-
-    Parameters
-    ----------
-    max_steps : int
-        See :class:`Newton`.
-
-    References
-    ----------
-    Nesterov, "Lectures on Convex Optimization", section 2.2.
-
-    Examples
-    --------
-    >>> Nesterov(max_steps=100).needs
-    ('gradient', 'smoothness')
-    """
-
-    max_steps: int = 100_000
-
-    needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
-
-    def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
-        """Return the step with momentum."""
-        root = math.sqrt(phi.strong_convexity / phi.smoothness)
-        momentum = (1 - root) / (1 + root)
-        # Momentum makes waves of about √κ steps: several of them without a new low are the end.
-        waves = 200 + math.ceil(10 / max(root, 1e-6))
-        w = start
-
-        def step(at: Point, _: float) -> Point:
-            nonlocal w
-            before, w = w, at.w - at.gradient / phi.smoothness
-            ahead = Point.at(phi, w + momentum * (w - before))
-            if math.isfinite(ahead.residual):
-                return ahead
-            # Momentum led to where the proxy is not finite: restart it.
-            back = first_finite(phi, at.w, w - at.w)
-            w = back.w
-            return back
-
-        return step, Patience(waves, next_to_rounding(phi, start, phi.smoothness))
 
 
 @dataclass(frozen=True)
