@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
 
 import numpy as np
 

@@ -10,7 +10,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,10 @@ from numpy.typing import NDArray
 from proxyprox._util.extras import require
 from proxyprox_app.tables import COMPRESSIONS, read_bytes
 
-# Public home of the sets; `PROXYPROX_DATA_URL` or an argument replaces it.
+# Public home of the sets. The digest of a set, not the address, says that it is the right one.
 BASE_URL = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
 
-DATA_VARIABLE, URL_VARIABLE = "PROXYPROX_DATA", "PROXYPROX_DATA_URL"
+DATA_VARIABLE = "PROXYPROX_DATA"
 
 # Accepted endings, in the order they are tried.
 SUFFIXES = (".svm.xz", *COMPRESSIONS, "", ".svm", ".libsvm", ".txt", ".svm.bz2", ".svm.gz")
@@ -41,24 +40,18 @@ class DatasetCorruptError(DatasetError):
 
 @dataclass(frozen=True)
 class Entry:
-    """A public set: its file below the base URL, its shape and the digest of its content."""
+    """A public set: its file below the base URL, its columns and the digest of its content."""
 
     file: str
-    rows: int
     features: int
-    sha256: str | None = None
+    sha256: str
 
 
 REGISTRY = {
     "mushrooms": Entry(
-        "mushrooms", 8124, 112, "03115cabe65c7634b8e4f1a5581a35cf9c4d1eade64ecfe33620c0efb5891cb9"
+        "mushrooms", 112, "03115cabe65c7634b8e4f1a5581a35cf9c4d1eade64ecfe33620c0efb5891cb9"
     ),
-    "a9a": Entry(
-        "a9a", 32561, 123, "76b604b2c3f738783537bd3b32893eae66af54b8a41aee534fac1ecea45c1535"
-    ),
-    "w8a": Entry("w8a", 49749, 300),
-    "phishing": Entry("phishing", 11055, 68),
-    "ijcnn1": Entry("ijcnn1.bz2", 49990, 22),
+    "a9a": Entry("a9a", 123, "76b604b2c3f738783537bd3b32893eae66af54b8a41aee534fac1ecea45c1535"),
 }
 
 
@@ -108,18 +101,6 @@ def find_in(folder: Path | None, name: str) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def check_url(url: str) -> str:
-    """Return `url` if it is HTTPS, or plain HTTP to this machine; refuse it otherwise."""
-    parts = urlsplit(url)
-    own = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
-    if own or (parts.scheme == "https" and parts.hostname):
-        return url
-    raise ValueError(
-        f"url={url!r} is not HTTPS: use an https:// address "
-        "(plain http:// is accepted for 127.0.0.1 only)."
-    )
-
-
 def content_digest(text: bytes) -> str:
     """Return the SHA-256 of a text; line ends and trailing blanks do not count."""
     digest = hashlib.sha256()
@@ -153,22 +134,14 @@ class Dataset:
     source: str
 
 
-def load(
-    name: str,
-    *,
-    download: bool = True,
-    progress: bool = False,
-    base_url: str | None = None,
-    timeout: float = 30.0,
-) -> Dataset:
+def load(name: str, *, download: bool = True, progress: bool = False) -> Dataset:
     r"""Load a LIBSVM-format set.
 
     It is looked for in the folder named by ``PROXYPROX_DATA`` (as ``name.svm.xz``, ``name.xz``,
     ``name.bz2``, ``name.gz``, ``name``, ``name.svm``, ``name.libsvm`` or ``name.txt``), then in
-    the cache, then at its public home; downloading needs the ``data`` extra. What is known of a
-    set is checked wherever it comes from: its shape, and for mushrooms and a9a the SHA-256 of its
-    content. For the other sets no reference checksum is recorded. A name that is not registered
-    is loaded if a file of that name is there, with nothing to check it against.
+    the cache, then at its public home; downloading needs the ``app`` extra. The SHA-256 of the
+    content is checked wherever a set comes from. A name that is not registered is loaded if a file
+    of that name is there, with nothing to check it against.
 
     Parameters
     ----------
@@ -178,10 +151,6 @@ def load(
         False: never use the network.
     progress : bool
         Show a progress bar while downloading.
-    base_url : str, optional
-        Folder URL in place of the public home; default ``PROXYPROX_DATA_URL`` if set.
-    timeout : float
-        Seconds without an answer before a download attempt is given up.
 
     Returns
     -------
@@ -190,7 +159,7 @@ def load(
     Raises
     ------
     ValueError
-        For a name that is neither registered nor found, or a `base_url` that is not HTTPS.
+        For a name that is neither registered nor found.
     DatasetNotFoundError
         When the set is nowhere to be found; the message says where it was looked for.
     DatasetCorruptError
@@ -236,12 +205,11 @@ def load(
             f"own, put {name}.svm (LIBSVM format) in the folder that {DATA_VARIABLE} names: it is "
             f"neither in {looked} nor in {cache}."
         )
-    base = (base_url or os.environ.get(URL_VARIABLE, "").strip() or BASE_URL).rstrip("/")
-    url = check_url(f"{base}/{entry.file}")
+    url = f"{BASE_URL}/{entry.file}"
     try:
         if not download:
             raise ValueError("downloading is switched off")
-        return _read(_fetch(name, entry, url, cache, progress, timeout), name, entry, url)
+        return _read(_fetch(name, entry, url, cache, progress), name, entry, url)
     except DatasetCorruptError:
         raise
     except (ImportError, OSError, ValueError) as error:
@@ -255,21 +223,16 @@ def load(
         ) from error
 
 
-def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool, timeout: float) -> Path:
+def _fetch(name: str, entry: Entry, url: str, cache: Path, progress: bool) -> Path:
     """Return the file in the cache; it gets its name there only once its content is verified."""
     pooch: Any = require("pooch", extra="app", purpose=f"downloading {name}")
     pooch.get_logger().setLevel("INFO" if progress else "WARNING")
-
-    def refuse_plain_http(response: Any, **_: Any) -> None:
-        check_url(urljoin(response.url, response.headers.get("location", "")))
-
-    options = {"timeout": timeout, "hooks": {"response": refuse_plain_http}}
-    http = pooch.HTTPDownloader(progressbar=progress, **options)
+    http = pooch.HTTPDownloader(progressbar=progress, timeout=30.0)
 
     def download(url: str, file: str, manager: Any) -> None:
         http(url, file, manager)
         try:
-            _read(Path(file), name, entry, url, suffix=Path(entry.file).suffix)
+            _read(Path(file), name, entry, url, suffix="")
         except ValueError as error:
             raise DatasetCorruptError(
                 f"what {url} sent is not {name!r}: {error}. Nothing was kept: try again later, or "
@@ -290,11 +253,9 @@ def _read(
         X, y = parse_svmlight(text)
     else:
         digest = content_digest(text)
-        if entry.sha256 not in (None, digest):
+        if entry.sha256 != digest:
             raise ValueError(f"its content has SHA-256 {digest}, expected {entry.sha256}")
         X, y = parse_svmlight(text, entry.features, zero_based=False)
-        if X.shape[0] != entry.rows:
-            raise ValueError(f"it has {X.shape[0]:,} rows, expected {entry.rows:,}")
     return Dataset(X, y, name, int(X.shape[1]), source)
 
 

@@ -36,6 +36,5 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     (folder / "tiny.svm").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv("PROXYPROX_DATA", str(folder))
-    monkeypatch.setenv("PROXYPROX_DATA_URL", "https://127.0.0.1:9")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder

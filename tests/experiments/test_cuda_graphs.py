@@ -10,7 +10,6 @@ from torch.nn.functional import cross_entropy
 from experiments.cuda_graphs import (
     CapturedGradient,
     DeviceImages,
-    DeviceTensors,
     GraphedProxy,
     Plans,
     image_layout,
@@ -42,34 +41,6 @@ def test_a_pass_covers_the_subset_once_and_positions_are_saved():
         Plans(data, torch.arange(3), 4, augment=False, seed=0)
     with pytest.raises(ValueError, match="images must be uint8"):
         DeviceImages(torch.zeros(2, 3), [0, 1])
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_graphed_proxy_of_tensors_is_the_plain_one(device):
-    x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)), torch.arange(20) % 2
-    data, found = DeviceTensors(x, y, device=device), []
-    for graphed in (True, False):
-        torch.manual_seed(0)
-        model = nn.Linear(3, 2).to(device)
-        plans = Plans(data, range(12), 4, seed=1)
-
-        def loss(plan, model=model):
-            inputs, labels = data.batch(plan)
-            return cross_entropy(model(inputs), labels)
-
-        params = list(model.parameters())
-        gradient = CapturedGradient(loss, params, torch.arange(8, device=device), graph=graphed)
-        proxy = GraphedProxy(plans, loss, params, graph=graphed)
-        optimizer = ProxyProx(
-            params, 0.5, proxy=proxy, correction=EMA(0.5), inner=ImplicitStep(0.1),
-            stop=3, probe=False,
-        )  # fmt: skip
-        for k in range(3):
-            value = gradient.backward(torch.arange(k, k + 8, device=device))
-            optimizer.step()
-        found.append((torch.cat([p.detach().flatten() for p in params]), float(value)))
-    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-5, atol=1e-6)
-    assert found[0][1] == pytest.approx(found[1][1], rel=1e-5)
 
 
 def network(device="cpu"):

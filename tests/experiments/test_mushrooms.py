@@ -99,21 +99,3 @@ def test_own_set(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
         "suboptimality_q25", "suboptimality_q75", "proxy_gradients", "seconds",
     }  # fmt: skip
     assert all(fields <= row.keys() for row in summary["rows"])
-
-
-@pytest.mark.parametrize(
-    ("extra", "words"),
-    [
-        (["--no-download"], "downloading is switched off"),
-        (["--dataset", "mushroms"], "Did you mean 'mushrooms'?"),
-        (["--dataset", "../x"], "not a known data set"),
-    ],
-)
-def test_absent_set_is_one_message(
-    invoke: Invoke, data_folder: Path, tmp_path: Path, extra: list[str], words: str
-) -> None:
-    result = invoke(*extra, "--output", tmp_path / "out")
-    assert result.exit_code == 2
-    assert words in result.stderr
-    assert "PROXYPROX_DATA" in result.stderr or "data set" in result.stderr
-    assert result.stdout == ""

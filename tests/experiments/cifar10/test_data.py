@@ -65,13 +65,6 @@ def test_an_archive_cannot_run_code(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_a_damaged_archive_is_named(tmp_path):
-    standard_folder(tmp_path / data.UNPACKED)
-    (tmp_path / data.UNPACKED / "data_batch_3").write_bytes(b"garbage")
-    with pytest.raises(DatasetCorruptError, match="data_batch_3"):
-        data.load(tmp_path)
-
-
 def encoded(colour, kind):
     buffer = io.BytesIO()
     PIL_Image.new("RGB", (32, 32), colour).save(buffer, format=kind)

@@ -106,24 +106,6 @@ def invoke(*args):
     return CliRunner().invoke(application(cifar10), [str(arg) for arg in args])
 
 
-def test_tiny_writes_the_usual_folder_and_is_reused(tmp_path, monkeypatch):
-    small = replace(CONFIG, recipes=RECIPES[::2])
-    monkeypatch.setattr("experiments.cifar10.config.TINY", small)
-    monkeypatch.setattr("experiments.cifar10.results.save_panels", lambda *_: [])
-    command = ["--tiny", "--passes", "0.5", "--json", "-o", str(tmp_path)]
-    first = invoke(*command)
-    assert first.exit_code == 0, first.stderr
-    found = json.loads(first.stdout)["findings"]
-    assert "test accuracy" in found[0]
-    for name in ("records.jsonl", "summary.json", "report.html"):
-        assert (tmp_path / name).stat().st_size > 0
-    before = (tmp_path / "records.jsonl").read_bytes()
-    again = invoke(*command)
-    assert again.exit_code == 0
-    # Finished runs are not done again, or their seconds would differ.
-    assert (tmp_path / "records.jsonl").read_bytes() == before
-
-
 def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
     def stopped(*args, **kwargs):
         raise KeyboardInterrupt

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import importlib
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ pytest.importorskip("matplotlib")
 from experiments.figures import draw_panels, save_figures
 from experiments.report.figures import draw_curves, plot_svg, styles
 from experiments.report.summary import summarise
-from proxyprox._util.extras import MissingExtraError
 
 Rows = list[dict[str, Any]]
 
@@ -89,15 +86,3 @@ def test_a_method_has_one_colour_that_shows_on_white_and_on_dark() -> None:
         for paper in ("#ffffff", "#16191f"):
             low, high = sorted((luminance(look.colour), luminance(paper)))
             assert (high + 0.05) / (low + 0.05) >= 3, (look.colour, paper)
-
-
-@pytest.mark.parametrize("draw", [save_figures, lambda _, rows: drawn(rows, metric="m", x="x")])
-def test_without_matplotlib(
-    draw: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def absent(name: str) -> Any:
-        raise ImportError(f"No module named {name!r}")
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match=r"matplotlib.*\[app\]"):
-        draw(tmp_path, curves({"SGD": 0.5}))

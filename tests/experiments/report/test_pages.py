@@ -132,22 +132,3 @@ def test_a_report_in_a_browser(browser: Any, report: Path) -> None:
     assert values == sorted(values)
 
     assert errors(browser) == []
-
-
-@pytest.mark.browser
-def test_nothing_overflows(browser: Any, report: Path) -> None:
-    try:
-        for width, scheme in ((1300, "light"), (400, "dark")):
-            size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-            browser.get(report.as_uri())
-            wide = browser.execute_script("return document.documentElement.scrollWidth")
-            assert wide <= width
-            paper = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-            assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
-        assert errors(browser) == []
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
