@@ -1,6 +1,6 @@
 """A network's private rows without Opacus: per-sample gradients by ``torch.func``.
 
-``Private`` takes any object with ``dim``, ``rows``, ``zeros()`` and ``clipped_sum(w, ...)``. This
+``Private`` takes any object with ``dim``, ``zeros()`` and ``clipped_sum(w, clip=, metric=)``. This
 one has the rows of a network, and puts releases into ``.grad``, for any optimiser. Noise comes from
 the operating system, a row with NaN or an unknown label counts as absent, and a release is charged
 before it is drawn. On digits it was no better than DP-SGD (docs/private_networks.md).
@@ -72,7 +72,7 @@ class NetworkRows:
         if classes is not None:
             self._known = (labels >= 0) & (labels < whole("classes", classes, 2))
         self._labels = torch.where(self._known, labels, 0) if classes is not None else labels
-        self.rows, self.dim = len(labels), sum(p.numel() for p in self._params.values())
+        self.dim = sum(p.numel() for p in self._params.values())
         if not self.dim:
             got = Words("one without parameters that require gradients")
             raise ValueError(message("model", got, "a network to train"))
@@ -119,10 +119,8 @@ class NetworkRows:
         each = torch.cat([g.flatten(1) for g in found.values()], dim=1)
         return np.asarray(each.double().cpu())
 
-    def clipped_sum(
-        self, w: Any, *, clip: float, metric: Any = None, keep: Array | None = None
-    ) -> Array:
-        """Return ``Σ clip(M g_i)`` over the rows kept: not private before noise is added.
+    def clipped_sum(self, w: Any, *, clip: float, metric: Any = None) -> Array:
+        """Return ``Σ clip(M g_i)`` over the rows: not private before noise is added.
 
         Parameters
         ----------
@@ -132,25 +130,15 @@ class NetworkRows:
             The largest norm of a row's whitened gradient.
         metric : object, optional
             Its coordinates; Euclidean by default.
-        keep : bool array, optional
-            A sample of the rows.
         """
         check.positive("clip", clip)
-        chosen, total = self._chosen(keep), np.zeros(self.dim)
+        chosen, total = np.flatnonzero(self._known.cpu().numpy()), np.zeros(self.dim)
         for start in range(0, len(chosen), self._block):
             each = self._quiet_gradients(w, chosen[start : start + self._block])
             with np.errstate(all="ignore"):
                 units, lengths = unit_rows(each if metric is None else metric.whiten(each))
             total += np.minimum(lengths, clip) @ units
         return total
-
-    def count(self, keep: Array | None = None) -> int:
-        """Return how many rows have a known label: not private either."""
-        return len(self._chosen(keep))
-
-    def _chosen(self, keep: Array | None) -> Array:
-        known = self._known.cpu().numpy()
-        return np.flatnonzero(known if keep is None else known & keep)
 
     def _quiet_gradients(self, w: Any, rows: Array) -> Array:
         """Return gradients of some rows, NaN for those at which the network raises."""

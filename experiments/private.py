@@ -619,12 +619,18 @@ def main() -> None:
 
 
 def sampled_noise() -> Noise:
-    """Return σ of DP-SGD by "ε steps rows"."""
-    from proxyprox.private import noise_multiplier
+    """Return σ of DP-SGD by "ε steps rows", of Opacus' RDP accountant."""
+    from opacus.accountants.utils import get_noise_multiplier  # type: ignore[import-untyped]
 
     rows = sorted({case["private"] for case in CASES})
     return {
-        f"{e:g} {steps} {n}": noise_multiplier(e, DELTA, steps, BATCH / n)
+        f"{e:g} {steps} {n}": get_noise_multiplier(
+            target_epsilon=e,
+            target_delta=DELTA,
+            sample_rate=BATCH / n,
+            steps=steps,
+            accountant="rdp",
+        )
         for e, steps, n in product(EPSILONS, SGD_STEPS, rows)
     }
 

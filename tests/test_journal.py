@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
-from proxyprox.private.accounting import Release
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
@@ -31,7 +30,7 @@ class Budget:
 
     @staticmethod
     def add(budget, k):
-        releases = [Release(SIGMA)] * 3
+        releases = [SIGMA] * 3
         name = budget.open(f"plan {k}", releases, {"clip": 1.0}, private=k != 2)
         for i in range(2):
             budget.charge(name, i, releases[i], f"point {i}")
@@ -43,7 +42,7 @@ class Budget:
     def content(budget):
         plans = budget.report()["plans"]
         vectors = [
-            budget.charge(plan["name"], i, Release(SIGMA), f"point {i}").tolist()
+            budget.charge(plan["name"], i, SIGMA, f"point {i}").tolist()
             for plan in plans
             for i in range(2)
         ]

@@ -162,7 +162,6 @@ def of_applications():
         private.JamesStein: {"metric": private.Metric(np.eye(2), 0.1), "noise": 0.1},
         private.PrivateRows: {"X": X, "y": Y, "family": families.Logistic((0, 1))},
         private.PrivacyBudget: private_task,
-        private.CountedRows: {"rows": rows(), "budget": private.PrivacyBudget(**private_task)},
         private.Private: {
             "objective": rows(), **private_task, "releases": 3, "n_nominal": 6, "clip": 1.0,
         },
@@ -272,7 +271,6 @@ def results():
 OF_ONE_PROCESS = (
     private.PrivacyBudget,
     private.Private,
-    private.CountedRows,
     simulation.RolloutObjective,
 )
 

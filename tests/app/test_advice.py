@@ -11,7 +11,6 @@ import pytest
 
 from proxyprox import theory
 from proxyprox.private import PrivacyBudget
-from proxyprox.private.accounting import Release
 
 Invoke = Callable[..., Any]
 GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon", "0.01"]
@@ -76,8 +75,8 @@ def test_a_budget_is_shown_and_not_changed(invoke: Invoke, tmp_path: Path) -> No
     file = tmp_path / "budget.sqlite"
     budget = PrivacyBudget(file, epsilon=2.0, delta=1e-5)
     for name, private in (("first", True), ("a test\x1b[31m", False)):
-        budget.open(name, [Release(9.0)] * 2, {"clip": 1.0}, private=private)
-        budget.charge(name, 0, Release(9.0), "w")
+        budget.open(name, [9.0] * 2, {"clip": 1.0}, private=private)
+        budget.charge(name, 0, 9.0, "w")
         budget.end(name)
     before = file.read_bytes()
     shown, given = invoke("budget", file), invoke("budget", file, "--json")

@@ -16,7 +16,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplier
-from proxyprox.private.accounting import Release, total_epsilon
+from proxyprox.private.accounting import total_epsilon
 
 ZERO = np.zeros(3)
 
@@ -127,7 +127,7 @@ def fit(make, budget):
 
 def require_three_fits(outcomes, budget):
     assert sorted(outcomes) == ["finished"] * 3 + ["refused"] * 5
-    alone = Release(noise_multiplier(1.0, 1e-5, 1))
+    alone = noise_multiplier(1.0, 1e-5, 1)
     assert budget.spent.epsilon == pytest.approx(total_epsilon([alone] * 3, 1e-5))
     assert [plan["state"] for plan in budget.report()["plans"]] == ["complete"] * 3
     assert budget.report()["reserved"] == 0
@@ -161,9 +161,8 @@ def test_of_eight_processes_three_fit_and_nothing_is_burnt(make, purse):
 HOLDS = """
 import sys
 from proxyprox.private import PrivacyBudget
-from proxyprox.private.accounting import Release
 budget = PrivacyBudget(sys.argv[1], epsilon=1.0, delta=1e-5)
-releases = [Release(float(sys.argv[2]))] * 3
+releases = [float(sys.argv[2])] * 3
 name = budget.open("its plan", releases, {}, private=True)
 budget.charge(name, 0, releases[0], "a point")
 print("ready", flush=True)
@@ -183,7 +182,7 @@ def test_what_a_dead_process_reserved_is_free_and_what_it_charged_is_not(purse, 
     sigma, budget = noise_multiplier(1.0, 1e-5, 3), purse()
 
     def open_plan(releases):
-        return budget.open("mine", [Release(sigma)] * releases, {}, private=True)
+        return budget.open("mine", [sigma] * releases, {}, private=True)
 
     with started(HOLDS, path, sigma) as process:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
@@ -196,7 +195,7 @@ def test_what_a_dead_process_reserved_is_free_and_what_it_charged_is_not(purse, 
         open_plan(3)
     name = open_plan(2)
     for k in range(2):
-        assert budget.charge(name, k, Release(sigma), "w") is None
+        assert budget.charge(name, k, sigma, "w") is None
     assert budget.spent.epsilon == pytest.approx(1.0)
     theirs = budget.report()["plans"][0]
     assert (theirs["state"], theirs["releases"]) == ("ended", 1)
@@ -243,8 +242,8 @@ def test_the_page_says_who_when_and_what_is_left(make, purse, path):
     assert report["spent"] == pytest.approx(reader.spent.unseeded_epsilon)
     assert pickle.loads(pickle.dumps(reader)).id == budget.id
     for change in (
-        lambda: reader.open("x", [Release(500.0)], {}, private=True),
-        lambda: reader.charge("first fit", 3, Release(500.0), "w"),
+        lambda: reader.open("x", [500.0], {}, private=True),
+        lambda: reader.charge("first fit", 3, 500.0, "w"),
     ):
         with pytest.raises(PrivacyBudgetError):
             change()

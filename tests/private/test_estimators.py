@@ -236,7 +236,7 @@ def test_without_public_rows_a_bound_and_the_classes_do(rows, memory, moments):
 
 def test_a_privacy_officer_gets_one_page(parts):
     page = logistic(data="visits of 2025").fit(**parts).page_
-    told = json.loads(json.dumps(page.to_dict()))
+    told = json.loads(json.dumps(page))
     assert told["epsilon"] == pytest.approx(1.0)
     for word in (
         "visits of 2025",

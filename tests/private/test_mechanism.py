@@ -102,17 +102,6 @@ def test_noise_has_the_calibrated_size(rows, make):
     assert np.linalg.norm(empty.gradient(ZERO)) > 0
 
 
-def test_poisson_samples_are_divided_by_their_expected_size(rows, make):
-    pytest.importorskip("opacus")
-    target = make(releases=300, sample_rate=0.2, epsilon=1e4)
-    found = np.mean([target.gradient(ZERO) for _ in range(300)], axis=0)
-    exact = PrivateRows(rows[0][:500], rows[1][:500], Logistic((0, 1)))
-    np.testing.assert_allclose(found, exact.clipped_sum(ZERO, clip=1.0) / 500, atol=0.02)
-    few = make(X=rows[0][:1], y=rows[1][:1], sample_rate=0.01)
-    assert np.linalg.norm(few.gradient(ZERO)) > 0
-    assert few.samples(0) == 5
-
-
 def test_noise_follows_no_seed_unless_it_is_asked_to_and_marked_everywhere(make):
     drawn, found = [], []
     for _ in range(2):
@@ -151,8 +140,7 @@ def test_uses_that_are_not_in_the_plan_are_refused_before_anything_is_spent(make
     assert target.gradient(ZERO, batch).shape == (3,)
     for refused, word in (
         (lambda: target.gradient(np.ones(3), batch), "already"),
-        (lambda: target.set_metric(METRIC), "metric"),
-        (lambda: target.set_size(5), "size"),
+        (lambda: target.adjust(metric=METRIC), "before"),
         (lambda: target.second_moments(clip=1.0), "moments"),
         (lambda: target.count_rows(), "count"),
     ):
@@ -167,7 +155,7 @@ def test_a_count_and_moments_are_paid_for_and_sums_divided_by_it(rows, make):
     found, sd = target.count_rows()
     assert abs(found - len(y)) < 6 * sd
     assert target.count_rows()[0] == found
-    target.set_size(found)
+    target.adjust(size=found)
     moments, noise = target.second_moments(clip=3.0)
     np.testing.assert_allclose(moments, np.mean(X**2, axis=0), atol=6 * noise)
     np.testing.assert_array_equal(target.second_moments(clip=3.0)[0], moments)
@@ -224,8 +212,6 @@ BAD = [
     ("clip", {"clip": 1e200}), ("n_nominal", {"n_nominal": 0}), ("releases", {"releases": 10**9}),
     ("seed", {"seed": -1}), ("metric", {"metric": Metric(np.eye(2), 1.0)}),
     ("metric", {"metric": 5}), ("moments", {"moments": 1.0}),
-    ("moments", {"sample_rate": 0.5, "moments": 0.1}),
-    ("sample_rate", {"sample_rate": 0.0}), ("count", {"sample_rate": 0.5, "count": 0.1}),
     ("moments", {"count": 0.6, "moments": 0.6}), ("matched", {"matched": 5}), ("name", {"name": 5}),
     ("budget", {"budget": 5}),
 ]  # fmt: skip

@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse
 
 from proxyprox.private import PrivateRows
+from proxyprox.private.reading import Scaling, read_labels, read_rows
 from proxyprox.problems.families import Linear, Logistic, Softmax
 
 
@@ -87,12 +88,11 @@ ODD = {
 X = np.random.default_rng(0).uniform(-1, 1, size=(7, 2))
 Y = [0, 1, 1, 0, 1, 0, 1]
 OTHERS = np.arange(8) != 3
-METHODS = {
-    "sum": lambda rows, keep: rows.clipped_sum(np.array([1.0, -0.5]), clip=0.3, keep=keep),
-    "squares": lambda rows, keep: rows.clipped_moments(clip=0.2, keep=keep),
-    "means": lambda rows, keep: rows.clipped_moments(clip=0.2, kind="means", keep=keep),
-    "products": lambda rows, keep: rows.clipped_moments(clip=0.2, kind="products", keep=keep),
-}
+METHODS = [
+    lambda rows: rows.clipped_sum(np.array([1.0, -0.5]), clip=0.3),
+    *(lambda rows, kind=kind: rows.clipped_moments(clip=0.2, kind=kind)
+      for kind in ("squares", "means", "products")),
+]  # fmt: skip
 
 
 def planted(values, odd):
@@ -145,45 +145,53 @@ CLASSES = {
 }  # fmt: skip
 
 
-def check_others(name, X_more, y_more, few, **options):
-    """Compare the rows but the odd one with a table without it."""
-    if X_more is None or y_more is None:
+def read(X, y, family, bound=None, label_bound=None, columns=None):
+    """Return how a table is read: rows, targets, and which can be used."""
+    found, usable = read_rows(X, columns, Scaling(bound))
+    targets, known = read_labels(y, family, label_bound)
+    found = found.toarray() if scipy.sparse.issparse(found) else found
+    return found, targets, usable & known
+
+
+def check_others(name, more, few, family, **options):
+    """Compare the rows but the odd one, bit for bit, with a table without it."""
+    if any(part is None for part in more):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        more = PrivateRows(X_more, y_more, few.family, **options)
-        for method in METHODS.values():
-            everything = method(more, None)
-            np.testing.assert_array_equal(method(more, OTHERS), method(few, None), name)
+        for found, expected in zip(
+            read(*more, family, **options), read(*few, family, **options), strict=True
+        ):
+            np.testing.assert_array_equal(found[OTHERS], expected, name)
+        many, others = (PrivateRows(*table, family, **options) for table in (more, few))
+        for method in METHODS:
             # The row itself may count, clipped.
-            assert np.linalg.norm(everything - method(few, None)) <= 0.3 + 1e-9, name
+            assert np.linalg.norm(method(many) - method(others)) <= 0.3 + 1e-9, name
 
 
 @pytest.mark.parametrize("make_rows", CONTAINERS)
 def test_an_odd_feature_leaves_the_other_rows_as_they_are(make_rows):
     bound = 1.5 if make_rows in (as_objects, as_frame) else None
-    few = PrivateRows(X, Y, Logistic((0, 1)), bound=bound)
     for name, odd in ODD.items():
-        table = make_rows(planted(X.tolist(), [odd, 0.5]))
-        check_others(name, table, planted(Y, 1), few, bound=bound)
+        more = make_rows(planted(X.tolist(), [odd, 0.5])), planted(Y, 1)
+        check_others(name, more, (X, Y), Logistic((0, 1)), bound=bound)
 
 
 @pytest.mark.parametrize("make_rows", CONTAINERS)
 @pytest.mark.parametrize("classes", CLASSES)
 def test_an_odd_label_leaves_the_other_rows_as_they_are(make_rows, classes):
     names, labels = CLASSES[classes]
-    few = PrivateRows(X, labels, Logistic(names))
     for name, odd in ODD.items():
-        check_others(name, planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd)), few)
+        more = planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd))
+        check_others(name, more, (X, labels), Logistic(names))
 
 
 @pytest.mark.parametrize("make_rows", CONTAINERS)
 def test_an_odd_number_as_label_leaves_the_other_rows_as_they_are(make_rows):
     labels = [0.1, 2.5, -1.0, 4.0, 0.0, 1.0, 2.0]
-    few = PrivateRows(X, labels, Linear(), label_bound=3.0)
     for name, odd in ODD.items():
-        given = make_rows(planted(labels, odd))
-        check_others(name, planted(X.tolist(), [0.5, 0.5]), given, few, label_bound=3.0)
+        more = planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd))
+        check_others(name, more, (X, labels), Linear(), label_bound=3.0)
 
 
 ODD_ROWS = {
@@ -194,17 +202,17 @@ ODD_ROWS = {
 
 
 def test_what_is_no_row_leaves_the_other_rows_as_they_are():
-    few = PrivateRows(X, Y, Logistic((0, 1)))
     for (name, odd), columns in product(ODD_ROWS.items(), (None, 2)):
-        check_others(name, planted(X.tolist(), odd), planted(Y, 1), few, columns=columns)
+        more = planted(X.tolist(), odd), planted(Y, 1)
+        check_others(name, more, (X, Y), Logistic((0, 1)), columns=columns)
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "coo_matrix", "csc_array", "lil_array"])
 def test_an_odd_entry_of_a_sparse_table_leaves_the_other_rows_as_they_are(kind):
-    few = PrivateRows(scipy.sparse.csr_array(X), Y, Logistic((0, 1)))
+    few = scipy.sparse.csr_array(X), Y
     for odd in (math.nan, math.inf, 1e155, 1e308, -1e308, 1 + 2j, 5e-324):
         table = getattr(scipy.sparse, kind)(np.array(planted(X.tolist(), [odd, 0.0])))
-        check_others(odd, table, planted(Y, 1), few)
+        check_others(odd, (table, planted(Y, 1)), few, Logistic((0, 1)))
     # Duplicates are added up and never overflow.
     places = ([0, 1, 1], [0, 1, 1])
     table = scipy.sparse.coo_array(([1.0, 1e308, 1e308], places), shape=(2, 2))
@@ -215,7 +223,7 @@ def test_an_odd_entry_of_a_sparse_table_leaves_the_other_rows_as_they_are(kind):
 def test_columns_of_tensors_frames_and_masked_arrays_are_read():
     torch = pytest.importorskip("torch")
     pandas = pytest.importorskip("pandas")
-    few = METHODS["sum"](PrivateRows(X, Y, Logistic((0, 1))), None)
+    few = METHODS[0](PrivateRows(X, Y, Logistic((0, 1))))
     frame = pandas.DataFrame(X).convert_dtypes()
     masked = np.ma.array(X, mask=False)
     for table, labels in (
@@ -223,7 +231,7 @@ def test_columns_of_tensors_frames_and_masked_arrays_are_read():
         (masked, np.ma.array(Y)), (list(torch.tensor(X)), list(torch.tensor(Y))),
     ):  # fmt: skip
         found = PrivateRows(table, labels, Logistic((0, 1)))
-        np.testing.assert_array_equal(METHODS["sum"](found, None), few)
+        np.testing.assert_array_equal(METHODS[0](found), few)
 
 
 def test_no_row_is_longer_than_the_clip_whatever_its_size():

@@ -23,7 +23,6 @@ from proxyprox.private.accounting import (
     PrivacyBudgetError,
     gaussian_epsilon,
     noise_multiplier,
-    sampled_epsilon,
 )
 from proxyprox.private.estimators import (
     PrivacyPlan,
@@ -32,12 +31,11 @@ from proxyprox.private.estimators import (
     PrivatePoissonRegressor,
     PrivateRidge,
 )
-from proxyprox.private.mechanism import CountedRows, JamesStein, Metric, Private, PrivateRows
+from proxyprox.private.mechanism import JamesStein, Metric, Private, PrivateRows
 from proxyprox.private.membership import Attack, attack
 
 __all__ = [
     "Attack",
-    "CountedRows",
     "Guarantee",
     "JamesStein",
     "Metric",
@@ -54,5 +52,4 @@ __all__ = [
     "attack",
     "gaussian_epsilon",
     "noise_multiplier",
-    "sampled_epsilon",
 ]

@@ -1,23 +1,20 @@
 """What releases cost together, and a journalled budget that refuses the one too many.
 
-Full-batch Gaussian releases compose exactly: ``K`` of them with noise ``σ_i`` times their
-sensitivity are one with ``μ² = Σ 1/σ_i²`` (Gaussian differential privacy). Poisson-sampled ones
-are composed by Opacus' RDP accountant. Neighbouring tables differ by one row, added or removed.
+Gaussian releases of all rows compose exactly: ``K`` of them with noise ``σ_i`` times their
+sensitivity are one with ``μ² = Σ 1/σ_i²`` (Gaussian differential privacy). Neighbouring tables
+differ by one row, added or removed.
 """
 
 from __future__ import annotations
 
-import functools
 import getpass
 import json
 import math
 import os
 import platform
 import secrets
-import warnings
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +26,16 @@ from scipy.special import erfcx, log_ndtr
 
 from proxyprox import __version__
 from proxyprox._util import validation as check
-from proxyprox._util.extras import require
 from proxyprox._util.files import is_locked, locked
 from proxyprox._util.journal import REMEDY, Event, Journal
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 
-__doctest_requires__ = {"sampled_epsilon": ["opacus"]}
-
 Array = np.ndarray[Any, Any]
 
 # A whole plan is calibrated to the budget: its last release may exceed it by rounding alone.
 ROUNDING = 1e-9
-NEIGHBOURS = "add or remove one row"
+NEIGHBOURS, ACCOUNTANT = "add or remove one row", "exact Gaussian DP"
 
 
 class PrivacyBudgetError(RuntimeError):
@@ -52,22 +46,12 @@ class NotPrivateWarning(UserWarning):
     """The noise is seeded: whoever knows the seed can subtract it."""
 
 
-class Release(NamedTuple):
-    """One Gaussian release: noise over sensitivity, and the share of rows that it sampled."""
-
-    sigma: float
-    rate: float = 1.0
-
-
 # -- curves ---------------------------------------------------------------------------------------
 
 # Beyond it ε, which grows as μ²/2, is no float any more.
 LARGEST_MU = 1e150
 # Each release is a line of a journal.
 MOST_RELEASES = 1_000_000
-# Between them the series of Opacus' RDP accountant is taken: its rounding errors exceed its terms
-# at larger σ, and its exponentials overflow at smaller ones.
-LEAST_SIGMA, LARGEST_SIGMA = 1e-3, 1e4
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -124,88 +108,18 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return float(brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, low, 2 * low, xtol=1e-14))
 
 
-# Rényi orders, those of Google's dp-accounting.
-ORDERS = (*(1 + x / 10 for x in range(1, 100)), *range(11, 64), 128, 256, 512, 1024)
+def total_mu(sigmas: Iterable[float]) -> float:
+    """Return μ of all the releases together, each with noise σ times its sensitivity."""
+    return math.hypot(*(1 / check.positive("sigma", sigma) for sigma in sigmas))
 
 
-def total_epsilon(releases: Sequence[Release] | Mapping[Release, int], delta: float) -> float:
-    """Return ε at δ of all the releases together, which may be given with how often each is made.
-
-    Infinite if the noise is so small that no bound is known.
-    """
-    counts, delta = Counter(releases), require_delta(delta)
-    for release in counts:
-        check.positive("sigma", release.sigma)
-        check.fraction("sample_rate", release.rate)
-    if all(release.rate == 1.0 for release in counts):
-        squares = sum(count * (1 / r.sigma) * (1 / r.sigma) for r, count in counts.items())
-        mu = math.sqrt(squares)
-        return gaussian_epsilon(mu, delta) if mu <= LARGEST_MU else math.inf
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        # The best order is the last one, or some orders overflow: ε is then larger than need be.
-        warnings.simplefilter("ignore")
-        divergence = sum(count * _renyi(*release) for release, count in counts.items())
-        found = _opacus("analysis.rdp").get_privacy_spent(
-            orders=ORDERS, rdp=divergence, delta=delta
-        )  # fmt: skip
-    epsilon = float(found[0])
-    return math.inf if math.isnan(epsilon) else max(epsilon, 0.0)
+def total_epsilon(sigmas: Iterable[float], delta: float) -> float:
+    """Return ε at δ of all the releases together; infinite if there is hardly any noise."""
+    mu, delta = total_mu(sigmas), require_delta(delta)
+    return gaussian_epsilon(mu, delta) if mu <= LARGEST_MU else math.inf
 
 
-def sampled_epsilon(
-    sigma: float, sample_rate: float, releases: int, delta: float, accountant: str = "rdp"
-) -> float:
-    """Return ε at δ of Poisson-sampled Gaussian releases, by one of Opacus' accountants.
-
-    Parameters
-    ----------
-    sigma, sample_rate : float
-        Noise over sensitivity, and share of the rows, of each release.
-    releases : int
-        How many.
-    delta : float
-        δ in (0, 1).
-    accountant : {"rdp", "prv"}
-        "rdp" is what budgets are charged by; "prv" is tighter and takes longer.
-
-    Examples
-    --------
-    >>> round(sampled_epsilon(1.0, 0.01, 1000, 1e-5), 2)
-    2.1
-    """
-    sigma, rate = check.positive("sigma", sigma), check.fraction("sample_rate", sample_rate)
-    releases, delta = check.whole("releases", releases), require_delta(delta)
-    check.one_of("accountant", accountant, ("rdp", "prv"))
-    if accountant == "rdp":
-        return total_epsilon({Release(sigma, rate): releases}, delta)
-    prv = _opacus("prv").PRVAccountant()
-    prv.history = [(sigma, rate, releases)]
-    return float(prv.get_epsilon(delta=delta))
-
-
-@functools.lru_cache(maxsize=256)
-def _renyi(sigma: float, rate: float) -> Array:
-    """Return the Rényi divergences of one release; infinite if no bound is known."""
-    orders = np.array(ORDERS)
-    if sigma > LARGEST_SIGMA:
-        # That of the full batch, which no sampling exceeds.
-        return orders / (2 * sigma) / sigma
-    if sigma < LEAST_SIGMA:
-        return np.full(len(orders), math.inf)
-    found = _opacus("analysis.rdp").compute_rdp(
-        q=rate, noise_multiplier=sigma, steps=1, orders=ORDERS
-    )
-    return np.nan_to_num(np.asarray(found, dtype=np.float64), nan=math.inf, posinf=math.inf)
-
-
-def _opacus(module: str) -> Any:
-    purpose = "accounting for Poisson sampling"
-    return require(f"opacus.accountants.{module}", extra="private", purpose=purpose)
-
-
-def noise_multiplier(
-    epsilon: float, delta: float, releases: int, sample_rate: float = 1.0
-) -> float:
+def noise_multiplier(epsilon: float, delta: float, releases: int) -> float:
     """Return the σ for which a number of releases together cost ε at δ.
 
     Parameters
@@ -214,38 +128,14 @@ def noise_multiplier(
         The guarantee.
     releases : int
         Gaussian releases, each with noise σ times its sensitivity.
-    sample_rate : float
-        Share of the rows in each, by Poisson sampling; 1 for all of them.
 
     Examples
     --------
     >>> round(noise_multiplier(1.0, 1e-5, releases=4), 2)
     7.46
     """
-    epsilon, delta = check.positive("epsilon", epsilon), require_delta(delta)
-    releases, rate = check.whole("releases", releases), check.fraction("sample_rate", sample_rate)
-    full = math.sqrt(releases) / gaussian_mu(epsilon, delta)
-    if rate == 1.0:
-        return full
-
-    def excess(log_sigma: float) -> float:
-        made = {Release(math.exp(log_sigma), rate): releases}
-        # Finite, for the search of a root.
-        return min(total_epsilon(made, delta), 1e300) - epsilon
-
-    # RDP is loose: at rates near one it asks for more noise than the full batch needs.
-    low, high = math.log(full * rate / 64), math.log(2 * full)
-    if excess(high + 30.0) > 0:
-        remedy = "Take all rows in each release (sample_rate=1), or a larger delta."
-        allowed = "larger: RDP accountants show nothing so small at this delta"
-        raise ValueError(message("epsilon", epsilon, allowed, remedy))
-    while excess(high) > 0:
-        high += 1.0
-    while excess(low) <= 0 and low > math.log(LEAST_SIGMA):
-        high, low = low, low - 1.0
-    if excess(low) <= 0:
-        return math.exp(low)
-    return math.exp(float(brentq(excess, low, high, xtol=1e-6)) + 2e-6)
+    mu = gaussian_mu(check.positive("epsilon", epsilon), delta)
+    return math.sqrt(check.whole("releases", releases)) / mu
 
 
 def require_delta(delta: Any, rows: int | None = None) -> float:
@@ -268,8 +158,8 @@ class Guarantee:
         ε is infinite if the noise was seeded.
     releases : int
         Releases made.
-    sampling, accountant, neighbours : str
-        How rows were sampled, how the releases were composed, and which tables are neighbours.
+    neighbours, accountant : str
+        Which tables are neighbours, and how the releases were composed.
     private : bool
         False where the noise was seeded, which a test may do.
     note : str
@@ -277,37 +167,29 @@ class Guarantee:
 
     Examples
     --------
-    >>> print(Guarantee.of([Release(5.0)], delta=1e-5, private=False))  # doctest: +ELLIPSIS
+    >>> print(Guarantee.of([5.0], delta=1e-5, private=False))  # doctest: +ELLIPSIS
     NOT PRIVATE: the noise was seeded (without the seed: ε = 0.726, δ = 1e-05, add or remove ...)
     """
 
     epsilon: float
     delta: float
     releases: int
-    sampling: str
-    accountant: str
     neighbours: str = NEIGHBOURS
+    accountant: str = ACCOUNTANT
     private: bool = True
     unseeded_epsilon: float = 0.0
     note: str = ""
 
     @classmethod
-    def of(cls, releases: Sequence[Release], delta: float, *, private: bool = True) -> Guarantee:
+    def of(cls, sigmas: Sequence[float], delta: float, *, private: bool = True) -> Guarantee:
         """Return the guarantee of some releases."""
-        delta, private = require_delta(delta), check.flag("private", private)
-        rates = sorted({release.rate for release in releases})
-        full = rates in ([], [1.0])
-        shares = ", ".join(f"{rate:g}" for rate in rates)
-        sampling = "full batch" if full else f"Poisson sampling at rate {shares}"
-        accountant = "exact Gaussian DP" if full else "Opacus' RDP accountant"
-        spent = total_epsilon(releases, delta) if releases else 0.0
-        epsilon = spent if private else math.inf
-        return cls(epsilon, delta, len(releases), sampling, accountant, private=private,
-                   unseeded_epsilon=spent)  # fmt: skip
+        spent = total_epsilon(sigmas, delta)
+        epsilon = spent if check.flag("private", private) else math.inf
+        return cls(epsilon, delta, len(sigmas), private=private, unseeded_epsilon=spent)
 
     def __str__(self) -> str:
         count = f"{self.releases} release{'s' * (self.releases != 1)}"
-        rest = f"{self.neighbours}; {self.sampling}, {count}; {self.accountant}"
+        rest = f"{self.neighbours}; full batch, {count}; {self.accountant}"
         note = f"\n{self.note}" if self.note else ""
         if self.private:
             return f"ε = {self.epsilon:.3g} at δ = {self.delta:.3g}, {rest}{note}"
@@ -315,26 +197,16 @@ class Guarantee:
         return f"NOT PRIVATE: the noise was seeded ({spent}){note}"
 
 
-@dataclass(frozen=True)
-class FitPage:
-    """What a privacy officer signs: what one fit released and guarantees.
+class FitPage(dict[str, Any]):
+    """What a privacy officer signs, a dict of JSON values: what one fit released and guarantees.
 
-    Attributes
-    ----------
-    content : dict
-        Estimator, data, date and version; ε, δ, neighbours and accountant; mechanism, how many
-        releases there are of each σ, clip, metric and n_nominal; budget, plan, and what is not
-        covered. Printed it is a page.
+    Estimator, data, date and version; ε, δ, neighbours and accountant; mechanism, how many releases
+    there are of each σ, clip, metric and n_nominal; budget, plan, and what is not covered. Printed
+    it is a page.
     """
 
-    content: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the page as JSON values."""
-        return dict(self.content)
-
     def __str__(self) -> str:
-        lines = {**self.content, "signed": "_" * 40}
+        lines = {**self, "signed": "_" * 40}
         return "\n".join(f"{name:11} {printable(str(text))}" for name, text in lines.items())
 
 
@@ -347,7 +219,7 @@ class _Charge(NamedTuple):
     """One release that was paid for; its vector is event `released` of the journal."""
 
     number: int
-    release: Release
+    sigma: float
     point: str
     time: str
     released: int | None = None
@@ -358,16 +230,16 @@ class _Plan:
     """Releases that belong together; who opened them holds a token: they are reserved meanwhile."""
 
     number: int
-    releases: list[Release]
+    sigmas: list[float]
     settings: Any
     private: bool
     openings: dict[str, tuple[str, str]] = field(default_factory=dict)
     charges: dict[int, _Charge] = field(default_factory=dict)
 
     @property
-    def ahead(self) -> list[Release]:
-        """The releases that are not paid for yet."""
-        return [r for k, r in enumerate(self.releases) if k not in self.charges]
+    def ahead(self) -> list[float]:
+        """σ of the releases that are not paid for yet."""
+        return [sigma for k, sigma in enumerate(self.sigmas) if k not in self.charges]
 
 
 class PrivacyBudget:
@@ -450,21 +322,17 @@ class PrivacyBudget:
             case "limit":
                 self.epsilon, self.delta = content["epsilon"], content["delta"]
             case "plan":
-                releases = [Release(*release) for release in content["releases"]]
-                plan = _Plan(event.number, releases, content["settings"], content["private"])
+                plan = _Plan(event.number, **content)
                 self._plans.setdefault(event.key, plan)
             case "open":
                 self._plans[event.key].openings[content["token"]] = (event.time, content["by"])
             case "charge":
-                release = Release(content["sigma"], content["rate"])
-                charge = _Charge(event.number, release, content["point"], event.time)
+                charge = _Charge(event.number, content["sigma"], content["point"], event.time)
                 self._plans[event.key].charges.setdefault(content["k"], charge)
             case "release":
                 charges = self._plans[event.key].charges
                 ((k, charge),) = ((k, c) for k, c in charges.items() if c.number == event.refers)
                 charges[k] = charge._replace(released=event.number)
-            case "end":
-                pass  # of earlier versions: the lock says it
             case _:
                 raise ValueError(event.kind)
 
@@ -504,28 +372,20 @@ class PrivacyBudget:
 
     @property
     def left(self) -> float:
-        """The ε of the largest plan of full-batch releases that may still be opened."""
+        """The ε of the largest plan that may still be opened."""
         with self._transaction():
-            taken = [*self._charged(), *(r for plan, _ in self._reserved() for r in plan.ahead)]
-
-        def excess(mu: float) -> float:
-            return total_epsilon([*taken, Release(1 / mu)], self.delta) - self.epsilon
-
-        high = gaussian_mu(self.epsilon, self.delta)
-        low = min(1e-4, high / 2)  # whose ε is next to nothing
-        if excess(low) >= 0:
-            return 0.0
-        mu = high if excess(high) <= 0 else brentq(excess, low, high, xtol=1e-12)
-        return gaussian_epsilon(float(mu), self.delta)
+            taken = [*self._charged(), *(s for plan, _ in self._reserved() for s in plan.ahead)]
+        rest = gaussian_mu(self.epsilon, self.delta) ** 2 - total_mu(taken) ** 2
+        return gaussian_epsilon(math.sqrt(max(rest, 0.0)), self.delta)
 
     def report(self) -> dict[str, Any]:
         """Return who spent what and when, as JSON values; ``print(budget)`` shows the same."""
         left = self.left
         with self._transaction():
             reserved = [plan for plan, _ in self._reserved()]
-            ahead = [release for plan in reserved for release in plan.ahead]
+            ahead = [sigma for plan in reserved for sigma in plan.ahead]
             spent = self._guarantee(self._plans.values())
-            total = total_epsilon([*self._charged(), *ahead], self.delta) if ahead else 0.0
+            total = total_epsilon([*self._charged(), *ahead], self.delta)
             plans = [
                 self._reported(name, plan, plan in reserved) for name, plan in self._plans.items()
             ]
@@ -534,18 +394,16 @@ class PrivacyBudget:
             "epsilon": self.epsilon, "delta": self.delta, "neighbours": NEIGHBOURS,
             "mechanism": MECHANISM, "accountant": spent.accountant, "private": spent.private,
             "spent": spent.unseeded_epsilon, "releases": spent.releases,
-            "reserved": max(total - spent.unseeded_epsilon, 0.0), "left": left, "plans": plans,
+            "reserved": total - spent.unseeded_epsilon, "left": left, "plans": plans,
         }  # fmt: skip
 
     def _reported(self, name: str, plan: _Plan, reserved: bool) -> dict[str, Any]:
-        planned = Guarantee.of(plan.releases, self.delta)
-        state = "open" if reserved else "ended" if plan.ahead or not plan.releases else "complete"
+        state = "open" if reserved else "ended" if plan.ahead or not plan.sigmas else "complete"
         return {
             "name": name, "state": state, "private": plan.private,
-            "spent": self._guarantee([plan]).unseeded_epsilon, "planned": planned.epsilon,
-            "releases": len(plan.charges), "planned_releases": len(plan.releases),
-            "sigma": sorted({release.sigma for release in plan.releases}),
-            "sampling": planned.sampling, "accountant": planned.accountant,
+            "spent": self._guarantee([plan]).unseeded_epsilon,
+            "planned": total_epsilon(plan.sigmas, self.delta), "releases": len(plan.charges),
+            "planned_releases": len(plan.sigmas), "sigma": sorted(set(plan.sigmas)),
             "settings": plan.settings,
             "opened": [{"time": time, "by": by} for time, by in plan.openings.values()],
             "charged": [one.time for one in plan.charges.values()],
@@ -557,7 +415,7 @@ class PrivacyBudget:
     # -- plans --------------------------------------------------------------------------------
 
     def open(
-        self, plan: str | None, releases: Sequence[Release], settings: dict[str, Any], *,
+        self, plan: str | None, sigmas: Sequence[float], settings: dict[str, Any], *,
         private: bool, holder: object = None,
     ) -> str:  # fmt: skip
         """Enter a plan and reserve its releases, which must fit into what is left.
@@ -566,8 +424,8 @@ class PrivacyBudget:
         ----------
         plan : str, optional
             A name by which a killed run is resumed; by default one that is used once.
-        releases : sequence of Release
-            What will be released, in order.
+        sigmas : sequence of float
+            Noise over the sensitivity of what will be released, in order.
         settings : dict
             What must be the same to resume it, as JSON values.
         private : bool
@@ -582,21 +440,18 @@ class PrivacyBudget:
         """
         name = secrets.token_hex(8) if plan is None else plan
         check.instance("name", name, str, "text, or None")
-        content = {"releases": [list(release) for release in releases], "private": private}
-        content = json.loads(json.dumps({**content, "settings": settings}))
+        content = {"sigmas": list(sigmas), "settings": settings, "private": private}
+        content = json.loads(json.dumps(content))
         token = secrets.token_hex(8)
         try:
             with self._transaction() as append:
                 known = self._plans.get(name)
-                if known is not None and content != {
-                    "releases": [list(release) for release in known.releases],
-                    "private": known.private, "settings": known.settings,
-                }:  # fmt: skip
+                if known is not None and any(getattr(known, n) != content[n] for n in content):
                     raise PrivacyBudgetError(
                         f"name={name!r} is another plan in {self!r}: its ε, δ, releases, clip, "
                         "metric or n_nominal differ. Repeat its settings, or choose another name."
                     )
-                self._require_room(releases if known is None else known.ahead, but=name)
+                self._require_room(sigmas if known is None else known.ahead, but=name)
                 number = append("plan", name, content) if known is None else known.number
                 self._hold(token)
                 append("open", name, {"token": token, "by": _who()}, refers=number)
@@ -619,7 +474,7 @@ class PrivacyBudget:
         for token in mine:
             _let_go(self._held, token)
 
-    def charge(self, plan: str, k: int, release: Release, point: str) -> Array | None:
+    def charge(self, plan: str, k: int, sigma: float, point: str) -> Array | None:
         """Pay for release k of a plan; return the released vector if it was made already.
 
         Parameters
@@ -628,16 +483,16 @@ class PrivacyBudget:
             The name that :meth:`open` returned.
         k : int
             Which of its releases.
-        release : Release
-            Its noise and sampling rate.
+        sigma : float
+            Its noise over its sensitivity.
         point : str
             A digest of the question, so that one charge answers one question only.
         """
         with self._transaction() as append:
             known = self._known(plan)
             if k not in known.charges:
-                self._require_room([release], but=plan)
-                content = {"k": k, "sigma": release.sigma, "rate": release.rate, "point": point}
+                self._require_room([sigma], but=plan)
+                content = {"k": k, "sigma": sigma, "point": point}
                 append("charge", plan, content, refers=known.number)
                 return None
             charge = known.charges[k]
@@ -679,13 +534,14 @@ class PrivacyBudget:
         (event,) = self._journal.read([number])
         return np.frombuffer(event.data or b"", dtype=np.float64).copy()
 
-    def _charged(self) -> list[Release]:
-        return [one.release for plan in self._plans.values() for one in plan.charges.values()]
+    def _charged(self, plans: Iterable[_Plan] | None = None) -> list[float]:
+        plans = self._plans.values() if plans is None else plans
+        return [one.sigma for plan in plans for one in plan.charges.values()]
 
     def _guarantee(self, plans: Iterable[_Plan]) -> Guarantee:
         charged = [plan for plan in plans if plan.charges]
-        releases = [one.release for plan in charged for one in plan.charges.values()]
-        return Guarantee.of(releases, self.delta, private=all(plan.private for plan in charged))
+        private = all(plan.private for plan in charged)
+        return Guarantee.of(self._charged(charged), self.delta, private=private)
 
     def _hold(self, token: str) -> None:
         """Reserve: the lock is the operating system's, which forgets it with the process."""
@@ -707,10 +563,10 @@ class PrivacyBudget:
                 found += [(plan, f"{len(plan.ahead)} of {name!r} by {alive[0]}")] if alive else []
         return found
 
-    def _require_room(self, ahead: Sequence[Release], but: str) -> None:
+    def _require_room(self, ahead: Sequence[float], but: str) -> None:
         """Refuse releases for which what is spent and reserved leaves no room."""
         spent, held = self._charged(), self._reserved(but)
-        others = [release for plan, _ in held for release in plan.ahead]
+        others = [sigma for plan, _ in held for sigma in plan.ahead]
         needed = total_epsilon([*spent, *others, *ahead], self.delta) if ahead else 0.0
         if needed > self.epsilon + ROUNDING * max(self.epsilon, 1.0):
             text = "; ".join(["releases " + by for _, by in held] or ["nothing"])
@@ -748,8 +604,8 @@ def page(report: dict[str, Any]) -> str:
         f"spent     {seeded}ε = {report['spent']:.4g} by {report['releases']} releases "
         f"({report['accountant']})",
         f"reserved  ε = {report['reserved']:.4g} more, by plans that are open",
-        f"left      ε = {report['left']:.4g} for one more plan of full-batch releases: their ε "
-        "compose, which is less than adding them",
+        f"left      ε = {report['left']:.4g} for one more plan: their ε compose, which is less "
+        "than adding them",
     ]
     for plan in report["plans"]:
         mark = "" if plan["private"] else ", NOT PRIVATE: the noise was seeded"
@@ -759,7 +615,7 @@ def page(report: dict[str, Any]) -> str:
             f"\nplan {plan['name']!r}: {plan['state']}{mark}",
             f"  spent     ε = {plan['spent']:.4g} of {plan['planned']:.4g} planned, "
             f"{plan['releases']} of {plan['planned_releases']} releases",
-            f"  noise     σ = {sigmas}; {plan['sampling']}; {plan['accountant']}",
+            f"  noise     σ = {sigmas}; full batch",
             f"  settings  {printable(settings)}",
         ]
         for one in plan["opened"]:

@@ -223,7 +223,7 @@ class PrivateGLM(LinearModel):
             correction = JamesStein(target.metric, noise, sampling, expected=known)
         else:
             penalty = self._prior(ready, noise / PRIVATE.releases, sampling)
-            target.add_penalty(penalty)
+            target.adjust(penalty=penalty)
             proxy = MixedProxy([ready.public, Quadratic(penalty)], [1.0, 1.0])
             # The mean of the first k releases has K/k times the variance of the last one.
             early = PRIVATE.early * float(np.linalg.eigvalsh(penalty)[0])
@@ -271,19 +271,20 @@ class PrivateGLM(LinearModel):
     def _read_columns(self, X: Any, *, public: bool) -> None:
         """Note the columns of X, whose entries must not be looked at, or compare them."""
         columns = getattr(X, "columns", None)
-        names = getattr(self, "feature_names_in_", None) if public else None
-        if names is not None and columns is None and hasattr(X, "shape"):
-            remedy = (
-                "A step before this one has changed X alone: a Pipeline with "
-                'transform_input=["X_public"] changes both. Or give both as arrays.'
-            )
-            got = Words("no column names, and X_public has names")
-            raise ValueError(message("X", got, "of the public rows' kind", remedy))
-        if names is not None and columns is not None and list(columns) != list(names):
-            missing = [name for name in columns if name not in set(names)]
-            got = Words(f"other columns{f', {missing[:3]} among them' if missing else ''}")
-            raise ValueError(message("X", got, "of the public rows' columns, in their order"))
         if public:
+            names = getattr(self, "feature_names_in_", None)
+            if names is None or not hasattr(X, "shape"):
+                return
+            if columns is None:
+                remedy = (
+                    "A step before this one has changed X alone: a Pipeline with "
+                    'transform_input=["X_public"] changes both. Or give both as arrays.'
+                )
+                got = Words("no column names, and X_public has names")
+                raise ValueError(message("X", got, "of the public rows' kind", remedy))
+            if list(columns) != list(names):
+                got = Words("other columns, or in another order")
+                raise ValueError(message("X", got, f"of the public rows' columns, {list(names)}"))
             return
         shape = getattr(X, "shape", None)
         if shape is None:
@@ -328,7 +329,7 @@ class PrivateGLM(LinearModel):
         return f"{NOT_COVERED}. {told}."
 
     def _fit_page(self, target: Private, setting: str) -> FitPage:
-        sigmas = Counter(release.sigma for release in target.planned)
+        sigmas = Counter(target.planned)
         spent, place = self.privacy_, target.budget.path or "memory"
         return FitPage({
             "fit": f"{type(self).__name__} on {self.data or 'data not named'}",
@@ -346,7 +347,7 @@ class PrivateGLM(LinearModel):
         n, found = self.n_nominal, self.rows_
         if abs(found - n) <= PRIVATE.sure_count * sd:
             return
-        target.set_size(max(found, min(n, 10 * PRIVATE.sure_count * sd)))
+        target.adjust(size=max(found, min(n, 10 * PRIVATE.sure_count * sd)))
         if n / PRIVATE.far_count < found < n * PRIVATE.far_count:
             return
         large = self.delta * found >= 1
@@ -376,20 +377,20 @@ class PrivateGLM(LinearModel):
         else:
             ready = self._prepare(X_public, y_public)
         metric, public = ready.metric, ready.public
-        releases = plan_releases(
-            self.epsilon, self.delta, PRIVATE.releases, moments=ready.moments, count=PRIVATE.count
+        sigmas = plan_releases(
+            self.epsilon, self.delta, PRIVATE.releases, ready.moments, PRIVATE.count
         )
-        reach2 = PRIVATE.releases / releases[-1].sigma ** 2
         kept = 1.0 if X_public is None else clipping(public, ready.start, metric, ready.clip).kept
-        noise = metric.dim * (ready.clip / kept) ** 2 / (reach2 * self.n_nominal)
+        noise = (sigmas[-1] * ready.clip / kept) ** 2 / (PRIVATE.releases * self.n_nominal)
+        noise *= metric.dim
         effective = self.n_nominal / (1 + noise / max(metric.degrees_of_freedom, 1e-9))
         labelled = 0 if public.targets is None else public.design.rows
         empty = ~np.asarray(abs(public.design.X).sum(axis=0)).ravel().astype(bool)
         return PrivacyPlan(
-            ready.setting, ready.moments, PRIVATE.releases, releases[-1].sigma, ready.clip,
+            ready.setting, ready.moments, PRIVATE.releases, sigmas[-1], ready.clip,
             metric.damping, self.n_nominal, labelled, effective,
             effective >= PRIVATE.worth * labelled, int(empty.sum()), ready.scaling,
-            Guarantee.of(releases, self.delta, private=self.seed is None),
+            Guarantee.of(sigmas, self.delta, private=self.seed is None),
         )  # fmt: skip
 
     # -- public arithmetic ------------------------------------------------------------------------
@@ -479,7 +480,8 @@ class PrivateGLM(LinearModel):
         old, columns = ready.public, self.n_features_in_
         # All products, if noise leaves directions to be told that hold a share of all squares.
         largest = LARGEST_MOMENT["products"]
-        edge = noise_edge(target.moments_sigma * largest / target.size, columns)
+        sigma = target.planned[1]  # the first release is the count
+        edge = noise_edge(sigma * largest / target.size, columns)
         kind = "products" if edge <= PRIVATE.resolved else "means"
         found, noise = target.second_moments(LARGEST_MOMENT[kind], kind)
         rows = synthetic_rows(found, noise, columns)
@@ -487,7 +489,7 @@ class PrivateGLM(LinearModel):
         metric = Metric(public.hessian(ready.start), PRIVATE.damping)
         mu = gaussian_mu(self.epsilon, self.delta)
         clip = self._choose_clip(public, ready.start, metric, mu, ready.label_bound)
-        target.set_metric(metric, clip, matched=public)
+        target.adjust(metric=metric, clip=clip, matched=public)
         return ready._replace(public=public, metric=metric, clip=clip)
 
     def _check_columns(self, X: Any) -> None:
@@ -542,7 +544,7 @@ class PrivateGLM(LinearModel):
         usual = float(curvature) / (family.outputs * float(public.sum()))
         extra = PRIVATE.extra_curvature * usual * np.append(lacking, [0.0] * self.fit_intercept)
         extra = np.repeat(extra, family.outputs)
-        target.set_metric(Metric(hessian + np.diag(extra), ready.metric.damping))
+        target.adjust(metric=Metric(hessian + np.diag(extra), ready.metric.damping))
         around = Quadratic(np.diag(extra), b=-extra * ready.start)
         return MixedProxy([ready.public, around], [1.0, 1.0])
 
@@ -640,7 +642,7 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
     scaling_ : Scaling
         What is done to rows before the fit, and for predictions.
     page_ : FitPage
-        One page for a privacy officer: ``print(model.page_)``, or ``model.page_.to_dict()``.
+        One page for a privacy officer: ``print(model.page_)``, or a dict of JSON values.
     result_ : Result
         The run: released gradients and public arithmetic, nothing private.
 

@@ -1,7 +1,7 @@
 """The Gaussian mechanism as an objective: rows' gradients are clipped, summed and perturbed.
 
-Nothing else touches private rows. Clip, metric, noise, sampling rate and the number of releases
-are fixed before the first access and follow from arguments and public rows alone.
+Nothing else touches private rows. Clip, metric, noise and the number of releases are fixed before
+the first access and follow from arguments and public rows alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import secrets
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -29,9 +28,7 @@ from proxyprox.private.accounting import (
     NotPrivateWarning,
     PrivacyBudget,
     PrivacyBudgetError,
-    Release,
     gaussian_mu,
-    noise_multiplier,
     require_delta,
     total_epsilon,
 )
@@ -54,19 +51,15 @@ Array = Any
 LARGEST = 1e100
 
 
-def draw_uniform(*shape: int) -> Array:
-    """Return numbers in (0, 1) from the operating system's entropy."""
-    bits = np.frombuffer(secrets.token_bytes(8 * math.prod(shape)), dtype=np.uint64)
-    return ((bits.reshape(shape) >> np.uint64(11)) + 0.5) * 2.0**-53
-
-
 def draw_noise(size: int) -> Array:
-    """Return standard normal numbers.
+    """Return standard normal numbers from the operating system's entropy.
 
     Each is half the sum of four: a single one has too few last digits to hide a sum in. No
     generator is involved whose state could be recovered from what it drew.
     """
-    return np.asarray(ndtri(draw_uniform(4, size)).sum(axis=0) / 2)
+    bits = np.frombuffer(secrets.token_bytes(32 * size), dtype=np.uint64).reshape(4, size)
+    uniform = ((bits >> np.uint64(11)) + 0.5) * 2.0**-53
+    return np.asarray(ndtri(uniform).sum(axis=0) / 2)
 
 
 class Metric:
@@ -128,13 +121,13 @@ class Metric:
         """``h/(h + damping)`` in each whitened direction, for its curvature h."""
         return np.clip(1 - self.damping * (self.matrix**2).sum(axis=0), 0.0, 1.0)
 
-    def __repr__(self) -> str:
-        return f"Metric of {self.dim} parameters, damping {self.damping:.3g}"
-
     @property
     def degrees_of_freedom(self) -> float:
         """``tr H(H + damping)⁻¹``: the directions that the public rows know."""
         return float(self.known.sum())
+
+    def __repr__(self) -> str:
+        return f"Metric of {self.dim} parameters, damping {self.damping:.3g}"
 
 
 class Euclidean:
@@ -211,20 +204,17 @@ class PrivateRows:
         if len(targets) != X.shape[0]:
             raise ValueError(message("y", Words("another number of labels"), "one for each row"))
         self.family, self.intercept = family, check.flag("intercept", intercept)
-        self._valid = valid & known
-        self._X, self._targets = X, targets
+        used = np.flatnonzero(valid & known)
+        self._X, self._targets, self.columns = X[used], targets[used], int(X.shape[1])
         self._lengths: tuple[Any, Array] | None = None
-        self.rows, self.columns = (int(size) for size in X.shape)
         self.dim = (self.columns + self.intercept) * family.outputs
 
     def zeros(self) -> Vector:
         """Return the zero vector of parameters."""
         return np.zeros(self.dim)
 
-    def clipped_sum(
-        self, w: Vector, *, clip: float, metric: Any = None, keep: Array | None = None
-    ) -> Array:
-        """Return ``Σ clip(M g_i)`` over the rows kept: not private before noise is added.
+    def clipped_sum(self, w: Vector, *, clip: float, metric: Any = None) -> Array:
+        """Return ``Σ clip(M g_i)`` over the rows: not private before noise is added.
 
         Parameters
         ----------
@@ -234,45 +224,40 @@ class PrivateRows:
             The largest norm of a row's whitened gradient.
         metric : Metric, optional
             Its coordinates; Euclidean by default.
-        keep : bool array of shape (n,), optional
-            A sample of the rows.
         """
         check.positive("clip", clip)
         check.require_point("w", w, self.dim)
         metric = Euclidean(self.dim) if metric is None else metric
         if self.family.outputs == 1:
-            return self._weighted_sum(w, clip, metric, self._chosen(keep))
+            return self._weighted_sum(w, clip, metric)
         total = np.zeros(self.dim)
-        for rows in self._blocks(keep, self.dim):
+        for rows in self._blocks(self.dim):
             X = _dense(self._X[rows], intercept=self.intercept)
             slopes = row_slopes(X, self._targets[rows], self.family, w)
             for _, units, lengths in whitened_gradients(X, slopes, metric):
                 total += units.T @ np.clip(lengths, -clip, clip)
         return total
 
-    def _weighted_sum(self, w: Vector, clip: float, metric: Any, chosen: Array) -> Array:
+    def _weighted_sum(self, w: Vector, clip: float, metric: Any) -> Array:
         """Return ``M Σ c_i x_i``: gradients are slopes times rows, whose lengths stay the same."""
         if self._lengths is None or self._lengths[0] is not metric:
-            lengths = np.full(self.rows, np.nan)
-            for rows in self._blocks(None, self.dim):
+            found = np.empty(self.count())
+            for rows in self._blocks(self.dim):
                 a = _dense(self._X[rows], intercept=self.intercept)
                 with np.errstate(all="ignore"):
-                    lengths[rows] = unit_rows(metric.whiten(a))[1]
-            self._lengths = (metric, lengths)
-        X, lengths, last = self._X[chosen], self._lengths[1][chosen], len(w) - self.intercept
+                    found[rows] = unit_rows(metric.whiten(a))[1]
+            self._lengths = (metric, found)
+        lengths, last = self._lengths[1], len(w) - self.intercept
         with np.errstate(all="ignore"):
-            z = X @ w[:last] + w[last:].sum()
-            slopes = self.family.slope(z, self._targets[chosen])
+            slopes = self.family.slope(self._X @ w[:last] + w[last:].sum(), self._targets)
             slopes = np.nan_to_num(slopes, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
             most = clip / lengths
             factors = np.where(np.isfinite(lengths), np.clip(slopes, -most, most), 0.0)
-        total = np.asarray(X.T @ factors).ravel()
+        total = np.asarray(self._X.T @ factors).ravel()
         total = np.append(total, factors.sum()) if self.intercept else total
         return np.asarray(metric.whiten(total))
 
-    def clipped_moments(
-        self, *, clip: float, kind: str = "squares", keep: Array | None = None
-    ) -> Array:
+    def clipped_moments(self, *, clip: float, kind: str = "squares") -> Array:
         """Return the sum of rows' moments, each row's clipped: not private either.
 
         Parameters
@@ -281,12 +266,10 @@ class PrivateRows:
             The largest norm of a row's moments.
         kind : {"squares", "means", "products"}
             ``x²``, ``(x/2, x²)`` or all products of ``(x, ½)``.
-        keep : bool array of shape (n,), optional
-            A sample of the rows.
         """
         check.positive("clip", clip)
-        total: Any = 0.0
-        for rows in self._blocks(keep, 2 * self.columns):
+        total = np.zeros(self.moments_of(kind))
+        for rows in self._blocks(2 * self.columns):
             x = _dense(self._X[rows], intercept=False)
             with np.errstate(all="ignore"):
                 wide = np.hstack([x, np.full((len(x), 1), 0.5)])
@@ -294,26 +277,23 @@ class PrivateRows:
             units, lengths = unit_rows(parts[kind])
             if kind == "products":
                 a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
-                total = total + (a.T @ a).ravel()
+                total += (a.T @ a).ravel()
             else:
-                total = total + units.T @ np.minimum(lengths, clip)
-        return np.asarray(total) + np.zeros(self.moments_of(kind))
+                total += units.T @ np.minimum(lengths, clip)
+        return total
 
     def moments_of(self, kind: str) -> int:
         """Return how many moments there are of a kind."""
         p = self.columns
         return {"squares": p, "means": 2 * p, "products": (p + 1) ** 2}[kind]
 
-    def count(self, keep: Array | None = None) -> int:
+    def count(self) -> int:
         """Return how many rows can be used: not private either."""
-        return len(self._chosen(keep))
+        return len(self._targets)
 
-    def _blocks(self, keep: Array | None, width: int) -> Iterator[Array]:
-        chosen, step = self._chosen(keep), max(1, BLOCK // max(width, 1))
-        return (chosen[start : start + step] for start in range(0, len(chosen), step))
-
-    def _chosen(self, keep: Array | None) -> Array:
-        return np.flatnonzero(self._valid if keep is None else self._valid & keep)
+    def _blocks(self, width: int) -> Iterator[slice]:
+        step = max(1, BLOCK // max(width, 1))
+        return (slice(start, start + step) for start in range(0, self.count(), step))
 
 
 def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
@@ -375,8 +355,8 @@ class Private:
     Parameters
     ----------
     objective : PrivateRows or object
-        The private rows. An object of your own has ``dim``, ``rows``, ``zeros()`` and
-        ``clipped_sum(w, *, clip, metric, keep)``.
+        The private rows. An object of your own has ``dim``, ``zeros()`` and
+        ``clipped_sum(w, *, clip, metric)``.
     epsilon, delta : float
         The cost of all the releases together.
     releases : int
@@ -391,8 +371,6 @@ class Private:
         A public loss: what clipping does to *its* rows, whose labels are as likely as the model at
         w says, is undone. ``g̃ − E clip(g)``, over the share κ that clipping keeps of a gradient, is
         an estimate of the gradient for which C may be small.
-    sample_rate : float
-        Share of the rows in a release, by Poisson sampling; 1 for all.
     moments, count : float
         Shares of the budget (of ε², about) for :meth:`second_moments` and :meth:`count_rows`; 0
         for none.
@@ -442,7 +420,6 @@ class Private:
         clip: float,
         metric: Any = None,
         matched: Any = None,
-        sample_rate: float = 1.0,
         moments: float = 0.0,
         count: float = 0.0,
         l2: float = 0.0,
@@ -455,7 +432,8 @@ class Private:
         epsilon = check.positive("epsilon", epsilon)
         self.clip, self.l2 = require_clip(clip), check.nonnegative("l2", l2)
         self._rows = objective
-        require_rows("objective", objective)
+        if not check.offers(objective, "zeros", "clipped_sum") or not hasattr(objective, "dim"):
+            raise TypeError(message("objective", objective, "PrivateRows, or an object like them"))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         metric = Euclidean(self.dim) if metric is None else metric
         self.metric: Any = metric if check.offers(metric, "whiten") else Metric.of(metric)
@@ -466,13 +444,13 @@ class Private:
             check.instance("matched", matched, GLM, "a GLM of public rows")
         self.releases = check.whole("releases", releases, most=MOST_RELEASES)
         self.matched, self.delta = matched, delta
-        self._plan = plan_releases(epsilon, delta, self.releases, sample_rate, moments, count)
+        self._plan = plan_releases(epsilon, delta, self.releases, moments, count)
         # The first releases, if they have a share: their places in the plan.
         shares = [name for name, share in (("count", count), ("moments", moments)) if share]
         self._places = {name: place for place, name in enumerate(shares)}
         # What sums are divided by.
         self.size = float(self.n_nominal)
-        self.sigma, self.sample_rate = self._plan[-1]
+        self.sigma = self._plan[-1]
         if not self.sigma * self.clip < LARGEST**2:
             allowed = f"so small that noise of {self.sigma:.3g} times it is a number"
             raise ValueError(message("clip", clip, allowed))
@@ -493,20 +471,19 @@ class Private:
     # -- what a run asks ----------------------------------------------------------------------
 
     def sample(self, rng: np.random.Generator) -> int:
-        """Return the number of the next release; its rows are drawn if nobody sees them."""
+        """Return the number of the next release."""
         return self._asked
 
     def samples(self, batch: int) -> int:
         """Return the expected number of rows, of which the true one is private."""
-        return round(self.n_nominal * self.sample_rate)
+        return self.n_nominal
 
     def epsilon(self, gradients: int) -> float:
         """Return ε after a number of gradients; infinite if the noise is seeded."""
-        gradients = check.whole("gradients", gradients, 0)
-        if self._seeded is not None:
-            return math.inf if gradients else 0.0
-        made = self._plan[: len(self._plan) - self.releases + gradients] if gradients else []
-        return total_epsilon(made, self.delta) if made else 0.0
+        if not check.whole("gradients", gradients, 0):
+            return 0.0
+        made = self._plan[: len(self._plan) - self.releases + gradients]
+        return total_epsilon(made, self.delta) if self._seeded is None else math.inf
 
     def gradient(self, w: Vector, batch: int | None = None) -> Vector:
         """Return the next release, at a point; each batch has one.
@@ -555,64 +532,41 @@ class Private:
         clip, place, rows = require_clip(clip), self._place("moments"), self._rows
         total = partial(rows.clipped_moments, clip=clip, kind=kind)
         mean = self._release(place, f"{kind} {clip!r}", total, clip, rows.moments_of(kind))
-        return mean, self._plan[place].sigma * clip / self.size
+        return mean, self._plan[place] * clip / self.size
 
     def count_rows(self) -> tuple[float, float]:
         """Return the noisy number of rows that can be used, released once, and its noise's sd."""
         place = self._place("count")
         mean = self._release(place, "count", self._rows.count, 1.0, 1)
-        return self.size * float(mean[0]), self._plan[place].sigma
+        return self.size * float(mean[0]), self._plan[place]
 
     def _place(self, name: str) -> int:
         if name not in self._places:
             raise PrivacyBudgetError(f"{name}=0: no such release is in the plan.")
         return self._places[name]
 
-    def set_size(self, rows: float) -> None:
-        """Divide sums by another number of rows, from released values, before the first gradient.
+    def adjust(
+        self, *, size: float | None = None, metric: Metric | None = None,
+        clip: float | None = None, matched: GLM | None = None, penalty: Array | None = None,
+    ) -> None:  # fmt: skip
+        """Change parts before the first gradient, by public numbers and released ones.
 
         Parameters
         ----------
-        rows : float
-            What stands for the number of rows from here on, ``n_nominal`` in its place.
+        size : float, optional
+            What sums are divided by, in place of ``n_nominal``.
+        metric, clip, matched : optional
+            As in the constructor.
+        penalty : array of shape (d, d), optional
+            ``½ wᵀ penalty w`` is added to the loss, which costs nothing.
         """
         if self._asked:
-            raise PrivacyBudgetError("The size is fixed before the first gradient is released.")
-        self.size = check.positive("rows", rows)
-
-    @property
-    def moments_sigma(self) -> float:
-        """Noise over the clip of the second moments."""
-        return self._plan[self._place("moments")].sigma
-
-    def set_metric(
-        self, metric: Metric, clip: float | None = None, matched: GLM | None = None
-    ) -> None:
-        """Use another metric, from public rows and released moments, before the first gradient.
-
-        Parameters
-        ----------
-        metric : Metric
-            The new one.
-        clip : float, optional
-            The largest norm of a row's gradient in it; by default it stays.
-        matched : GLM, optional
-            The loss whose clipping is undone; by default it stays.
-        """
-        if self._asked:
-            raise PrivacyBudgetError("The metric is fixed before the first gradient is released.")
-        self.metric, self.clip = metric, self.clip if clip is None else require_clip(clip)
+            raise PrivacyBudgetError("All but releases is fixed before the first gradient.")
+        self.size = self.size if size is None else check.positive("size", size)
+        self.metric = self.metric if metric is None else metric
+        self.clip = self.clip if clip is None else require_clip(clip)
         self.matched = self.matched if matched is None else matched
-
-    def add_penalty(self, matrix: Array) -> None:
-        """Add ``½ wᵀ matrix w``, which costs nothing.
-
-        Parameters
-        ----------
-        matrix : array of shape (d, d)
-            From public numbers, or released ones.
-        """
-        self._penalty = self._penalty + matrix
+        self._penalty = self._penalty if penalty is None else penalty
 
     # -- what was spent -----------------------------------------------------------------------
 
@@ -622,8 +576,8 @@ class Private:
         return self.budget.guarantee(self.name)
 
     @property
-    def planned(self) -> tuple[Release, ...]:
-        """All releases of the plan, in order."""
+    def planned(self) -> tuple[float, ...]:
+        """σ of all releases of the plan, in order."""
         return tuple(self._plan)
 
     @property
@@ -635,8 +589,7 @@ class Private:
     @property
     def noise_variance(self) -> float:
         """``E‖ξ‖²`` of a release's noise, in the metric."""
-        size = self.size * self.sample_rate
-        return float(self.dim * (self.sigma * self.clip / size) ** 2)
+        return float(self.dim * (self.sigma * self.clip / self.size) ** 2)
 
     @property
     def facts(self) -> Facts:
@@ -667,112 +620,25 @@ class Private:
         self, k: int, point: str, total: Callable[..., Any], clip: float, size: int
     ) -> Array:
         """Charge, draw, journal and only then return the noisy mean."""
-        release, rows, seeded = self._plan[k], self._rows.rows, self._seeded
-        mean = self.budget.charge(self.name, k, release, point)
+        sigma, seeded = self._plan[k], self._seeded
+        mean = self.budget.charge(self.name, k, sigma, point)
         if mean is None:
-            keep = None
-            if release.rate < 1:
-                shares = draw_uniform(rows) if seeded is None else seeded.random(rows)
-                keep = shares < release.rate
             noise = draw_noise(size) if seeded is None else seeded.standard_normal(size)
-            noisy = total(keep=keep) + release.sigma * clip * noise
             # The journal holds sums over n_nominal.
-            mean = noisy / (self.n_nominal * release.rate)
+            mean = (total() + sigma * clip * noise) / self.n_nominal
             mean = self.budget.enter_release(self.name, k, mean)
         return np.asarray(mean) * (self.n_nominal / self.size)
 
 
-class CountedRows:
-    """Private rows that count accesses and refuse one that no charge of a budget covers.
-
-    It stands between the rows and :class:`Private`, in tests of one's own methods: whatever reads
-    the rows comes by here, and the journal must have a charge for it already.
-
-    Parameters
-    ----------
-    rows : PrivateRows or object
-        What ``Private`` takes.
-    budget : PrivacyBudget
-        What is charged, by these rows alone from here on.
-
-    Attributes
-    ----------
-    accesses : Counter
-        How often each method was called.
-
-    Examples
-    --------
-    >>> from proxyprox.private import Private, PrivateRows
-    >>> from proxyprox.problems.families import Logistic
-    >>> budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-    >>> rows = CountedRows(PrivateRows([[1.0], [2.0]], [0, 1], Logistic((0, 1))), budget)
-    >>> target = Private(rows, epsilon=1.0, delta=1e-5, releases=1, n_nominal=2, clip=1.0,
-    ...                  budget=budget)
-    >>> _ = target.gradient(target.zeros())
-    >>> dict(rows.accesses)
-    {'clipped_sum': 1}
-    >>> rows.clipped_sum(target.zeros(), clip=1.0)
-    Traceback (most recent call last):
-    ...
-    proxyprox.private.accounting.PrivacyBudgetError: clipped_sum is access 2 to private rows, \
-and 1 is charged.
-    """
-
-    def __init__(self, rows: Any, budget: PrivacyBudget) -> None:
-        check.instance("budget", budget, PrivacyBudget, "a PrivacyBudget")
-        require_rows("rows", rows)
-        self.accesses: Counter[str] = Counter()
-        self._rows, self._budget = rows, budget
-        self._before = budget.spent.releases
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        found = getattr(self._rows, name)
-        # Shapes are known to the mechanism; everything else depends on what the rows hold.
-        if name in ("dim", "rows", "columns", "zeros", "moments_of"):
-            return found
-        if not callable(found):
-            return self._charged(name, lambda: found)
-        return partial(self._charged, name, found)
-
-    def _charged(self, name: str, read: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self.accesses[name] += 1
-        count, paid = self.accesses.total(), self._budget.spent.releases - self._before
-        if count > paid:
-            raise PrivacyBudgetError(
-                f"{name} is access {count} to private rows, and {paid} is charged."
-            )
-        return read(*args, **kwargs)
-
-
-def require_rows(name: str, rows: Any) -> None:
-    """Raise unless sums over rows can be had of an object."""
-    if not all(hasattr(rows, part) for part in ("dim", "rows", "zeros", "clipped_sum")):
-        got = Words(f"a {type(rows).__name__}")
-        raise TypeError(message(name, got, "PrivateRows or NetworkRows"))
-
-
 def plan_releases(
-    epsilon: float,
-    delta: float,
-    gradients: int,
-    rate: Any = 1.0,
-    moments: Any = 0.0,
-    count: Any = 0.0,
-) -> list[Release]:
-    """Return the releases that cost ε at δ: first count and moments, if they have shares."""
-    rate = check.fraction("sample_rate", rate)
+    epsilon: float, delta: float, gradients: int, moments: Any = 0.0, count: Any = 0.0
+) -> list[float]:
+    """Return σ of the releases that cost ε at δ: first count and moments, if they have shares."""
     shares = [check.below_one("count", count), check.below_one("moments", moments)]
-    if any(shares) and rate < 1:
-        name, share = ("count", count) if count else ("moments", moments)
-        raise ValueError(message(name, share, "0 with Poisson sampling"))
     rest = check.positive("moments: what it and count leave of 1", 1 - sum(shares))
-    if rest == 1:
-        return [Release(noise_multiplier(epsilon, delta, gradients, rate), rate)] * gradients
     mu = gaussian_mu(epsilon, delta)
-    first = [Release(1 / (mu * math.sqrt(share))) for share in shares if share]
-    return [*first, *[Release(math.sqrt(gradients / rest) / mu)] * gradients]
+    first = [1 / (mu * math.sqrt(share)) for share in shares if share]
+    return [*first, *[math.sqrt(gradients / rest) / mu] * gradients]
 
 
 def require_clip(clip: Any) -> float:

@@ -156,8 +156,8 @@ def budget(
     proxyprox budget budget.sqlite
     proxyprox budget budget.sqlite --json
 
-    Per plan: who opened it and when, the times of its charges, σ, the sampling rate, the
-    accountant, its ε and how much of it is spent. NOT PRIVATE marks noise that was seeded.
+    Per plan: who opened it and when, the times of its charges, σ, its ε and how much of it is
+    spent. NOT PRIVATE marks noise that was seeded.
     """
     from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError, page
 
