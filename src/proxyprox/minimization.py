@@ -9,16 +9,16 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from proxyprox import observers as watchers
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector
 from proxyprox._util.files import LockedError, locked
-from proxyprox._util.signals import ending_signals, raise_if_ending
-from proxyprox._util.validation import count_words, explain_names, flag, has, require_takes, whole
+from proxyprox._util.signals import critical, ending_signals, raise_if_ending
 from proxyprox.advice import defaults
 from proxyprox.advice.outcome import judge_outcome
 from proxyprox.advice.safeguard import SafeguardedRun
@@ -26,7 +26,7 @@ from proxyprox.averaging import Averaging
 from proxyprox.checkpoint import Checkpoint, CheckpointError, as_checkpoint, resume
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.methods import Method
-from proxyprox.observers import Ending, Observer, Saving, as_ending
+from proxyprox.observers import Ending, Observer, as_ending
 from proxyprox.oracle import OutOfBudget, Step, Told, answer_query, charging_calls
 from proxyprox.problems.problem import as_problem, require_enough, require_problem, require_ready
 from proxyprox.result import Budget, Result, Status, as_budget
@@ -119,7 +119,7 @@ class BudgetLimit(Watcher):
         return Ending(Status.BUDGET_SPENT, f"Limit: {spent}. {what_is_left(self.run)}".strip())
 
 
-@explain_names
+@check.explain_names
 def minimize(
     problem: Any, w0: Vector | str | None = None, *, method: Any = None,
     steps: int | None = None, budget: Budget | int | None = None, tol: float | None = None,
@@ -217,11 +217,13 @@ def minimize(
     rival = defaults.rival_for(problem, safeguard)
     limits = as_budget(budget)
     steps, ends = defaults.choose_ends(
-        problem, method, None if steps is None else whole("steps", steps), limits, tol, atol,
+        problem, method, None if steps is None else check.whole("steps", steps), limits, tol, atol,
         alone=rival is None,
     )  # fmt: skip
-    require_takes("callback", callback, ("step",))
-    looking: list[Any] = [watchers.ProgressBar(steps, limits)] if flag("progress", progress) else []
+    check.require_takes("callback", callback, ("step",))
+    looking: list[Any] = (
+        [watchers.ProgressBar(steps, limits)] if check.flag("progress", progress) else []
+    )
     looking += [] if callback is None else [watchers.Callback(callback)]
     looking += watchers.check_observers([] if observers is None else observers)
     if rival is not None and method is None:
@@ -244,7 +246,7 @@ def minimize(
             except LockedError as error:
                 raise CheckpointError(f"checkpoint {error}") from error
             except OSError as error:
-                raise watchers.not_writable(saver, error) from error
+                raise not_writable(saver, error) from error
         if ends is not None:
             limited = ""
             if ends[0] is None:
@@ -254,20 +256,17 @@ def minimize(
             missed = "" if ends is None else "The gradient is still above the tolerance."
             ending.append(StepLimit(steps, missed))
         ending += [] if limits is None else [BudgetLimit(limits)]
-        saving = None if saver is None else Saving(saver)
-        return _resume_and_run(run, driven, looking, ending, saving)
+        return _resume_and_run(run, _Drive(driven, looking, ending, saver))
 
 
-def _resume_and_run(
-    run: Run, driven: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any],
-    saving: Saving | None,
-) -> Result:  # fmt: skip
+def _resume_and_run(run: Run, drive: _Drive) -> Result:
     """Resume if there is something to resume, run, and judge the outcome."""
-    start, resumed, path = run.w, None, "" if saving is None else os.fspath(saving.saver.path)
-    if path and os.path.exists(path):
+    start, resumed, driven, path = run.w, None, drive.run, ""
+    if drive.saver is not None and os.path.exists(drive.saver.path):
+        path = os.fspath(drive.saver.path)
         resume(path, driven)
         resumed = driven.steps
-    result = _run_to_end(driven, looking, limits, saving)
+    result = drive.to_end()
     status, guarded = result.status, driven is not run
     if not run.given and run.method.backtracks and run.path.start is not None:
         # Without a w0 of the caller's the run began where the method chose to.
@@ -280,66 +279,104 @@ def _resume_and_run(
     idle = status.success and result.steps == resumed
     if resumed is not None and (idle or resumed):
         already = ", it was finished already: no step was added"
-        how = already if idle else f" after {count_words(resumed, 'step')}"
+        how = already if idle else f" after {check.count_words(resumed, 'step')}"
         result = replace(result, message=f"{result.message} Resumed from {path!r}{how}.")
     return result
 
 
-def _run_to_end(
-    run: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any], saving: Saving | None
-) -> Result:
-    """Take a run to one of its ends, and save it there, however it ends."""
-    # Not a context manager: an interrupt on the way into its exit would save nothing.
-    try:
-        with contextlib.ExitStack() as entered:
-            for observer in looking:
-                if has(observer, "__enter__"):
-                    entered.enter_context(observer)
-            ending = _take_steps(run, looking, limits, saving)
-            result = run.result_before_verdict(*ending)
-    except BaseException as error:
-        _save_after_error(run, saving, error)
-        raise
-    if saving is not None:
-        try:
-            saving.save()
-        except Exception as error:
-            raise _oracle_error(run, error, "") from error
-    return result
+@dataclass
+class _Drive:
+    """A run on its way to one of its ends: who looks on, what limits it, and what saves it."""
 
+    run: Any
+    looking: Sequence[Any]
+    limits: Sequence[Any]
+    saver: Checkpoint | None
 
-def _take_steps(
-    run: Run | SafeguardedRun, looking: Sequence[Any], limits: Sequence[Any], saving: Saving | None
-) -> Ending:
-    """Take steps until an observer or a limit ends the run, or nothing more can be had."""
-    if saving is not None:
-        _ask_objective(run.open_question)
-        saving.begin(run)
-    for observer in [*looking, *limits]:
-        # One that is resumed may have ended already. A budget opens the first question.
-        begun = _ask_objective(observer.begin, run) if has(observer, "begin") else None
-        if (ending := as_ending(begun)) is not None:
-            return ending
-    while True:
-        if saving is not None:
-            raise_if_ending()
+    def to_end(self) -> Result:
+        """Take the run to its end, and save it there, however it ends."""
+        # Not a context manager: an interrupt on the way into its exit would save nothing.
         try:
-            if not run.held:
-                run.hold(_ask_objective(_answer, run))
-            step = run.tell()
-        except NonFiniteError as error:
-            return Ending(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
-        except _ObjectiveError as error:
-            if isinstance(error.__cause__, OutOfBudget):
-                return Ending(Status.BUDGET_SPENT, str(error.__cause__))
+            with contextlib.ExitStack() as entered:
+                for observer in self.looking:
+                    if check.has(observer, "__enter__"):
+                        entered.enter_context(observer)
+                result = self.run.result_before_verdict(*self._take_steps())
+        except BaseException as error:
+            self._save_after_error(error)
             raise
-        if saving is not None:
-            saving.after_step(step.state, step)
-        # Every observer sees the step that ends a run; the first one's ending counts.
-        found = [end for end in [_show(observer, step) for observer in looking] if end]
-        found = found or [end for end in (limit.look() for limit in limits) if end]
-        if found:
-            return found[0]
+        try:
+            self._save()
+        except Exception as error:
+            raise _oracle_error(self.run, error, "") from error
+        return result
+
+    def _save(self) -> None:
+        """Write the file, and let no signal cut the writing short."""
+        if self.saver is not None:
+            with critical():
+                self.saver.save(self.run)
+
+    def _take_steps(self) -> Ending:
+        """Take steps until an observer or a limit ends the run, or nothing more can be had."""
+        run, saver = self.run, self.saver
+        if saver is not None:
+            # Before anything is paid: batches that cannot be saved are refused.
+            _ask_objective(run.open_question)
+            try:
+                self._save()
+            except OSError as error:
+                raise not_writable(saver, error) from error
+        for observer in [*self.looking, *self.limits]:
+            # One that is resumed may have ended already. A budget opens the first question.
+            begun = _ask_objective(observer.begin, run) if check.has(observer, "begin") else None
+            if (ending := as_ending(begun)) is not None:
+                return ending
+        while True:
+            if saver is not None:
+                raise_if_ending()
+            try:
+                if not run.held:
+                    run.hold(_ask_objective(_answer, run))
+                step = run.tell()
+            except NonFiniteError as error:
+                return Ending(error.status or Status.DIVERGED, f"That was outer step {run.steps}.")
+            except _ObjectiveError as error:
+                if isinstance(error.__cause__, OutOfBudget):
+                    return Ending(Status.BUDGET_SPENT, str(error.__cause__))
+                raise
+            if saver is not None and saver.due(run.steps):
+                self._save()
+            # Every observer sees the step that ends a run; the first one's ending counts.
+            found = [end for end in [_show(observer, step) for observer in self.looking] if end]
+            found = found or [end for end in (limit.look() for limit in self.limits) if end]
+            if found:
+                return found[0]
+
+    def _save_after_error(self, error: BaseException) -> None:
+        """Save the run; raise the error with the last good state, unless it passes as it is."""
+        saved = ""
+        if self.saver is not None:
+            saved = f" The run is saved in {os.fspath(self.saver.path)!r}."
+            try:
+                self._save()
+            except Exception as failure:
+                saved = f" It could not be saved ({type(failure).__name__}: {failure})."
+        cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
+        # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
+        first = (
+            error is cause and self.run.steps == 0 and isinstance(error, (ValueError, TypeError))
+        )
+        if isinstance(cause, Exception) and not first:
+            raise _oracle_error(self.run, cause, saved) from cause
+        if saved:
+            error.add_note(saved.strip())
+
+
+def not_writable(saver: Checkpoint, error: OSError) -> ValueError:
+    """Return the error for a file that cannot be written."""
+    allowed, reason = "a file that can be written", error.strerror or str(error)
+    return ValueError(check.message("checkpoint", os.fspath(saver.path), allowed, f"{reason}."))
 
 
 def _answer(run: Run | SafeguardedRun) -> Told:
@@ -360,30 +397,11 @@ def _show(observer: Any, step: Step) -> Ending | None:
     return as_ending(found)
 
 
-def _save_after_error(
-    run: Run | SafeguardedRun, saving: Saving | None, error: BaseException
-) -> None:
-    """Save the run; raise the error with the last good state, unless it passes as it is."""
-    saved = ""
-    if saving is not None:
-        saved = f" The run is saved in {os.fspath(saving.saver.path)!r}."
-        try:
-            saving.save()
-        except Exception as failure:
-            saved = f" It could not be saved ({type(failure).__name__}: {failure})."
-    cause = error.__cause__ if isinstance(error, _ObjectiveError) else error
-    # A wrong shape or dtype in the first answer is the caller's to fix, as in the arguments.
-    first = error is cause and run.steps == 0 and isinstance(error, (ValueError, TypeError))
-    if isinstance(cause, Exception) and not first:
-        raise _oracle_error(run, cause, saved) from cause
-    if saved:
-        error.add_note(saved.strip())
-
-
 def _oracle_error(run: Run | SafeguardedRun, error: Exception, saved: str) -> OracleError:
+    finished = check.count_words(run.steps, "finished step")
     return OracleError(
         f"{type(error).__name__} in outer step {run.steps}: {str(error).rstrip('.')}. "
-        f"What {count_words(run.steps, 'finished step')} led to is in this error's result.{saved}",
+        f"What {finished} led to is in this error's result.{saved}",
         run.result_before_verdict(Status.INTERRUPTED),
     )
 

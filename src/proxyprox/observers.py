@@ -16,27 +16,24 @@ called once before the first step, and may be a context manager, entered for the
 >>> result.steps, result.status.name
 (11, 'STOPPED_BY_CALLBACK')
 
-``minimize`` itself is made of observers: its file and its progress bar are below, its tolerance and
-its limits in :mod:`proxyprox.minimization`.
+``minimize`` itself is made of observers: its progress bar is below, its tolerance and its limits
+are in :mod:`proxyprox.minimization`.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from proxyprox._util.signals import critical
 from proxyprox._util.validation import message, offers, require_takes
-from proxyprox.checkpoint import Checkpoint
 from proxyprox.oracle import Step
 from proxyprox.result import Budget, Status
 
-__all__ = ["Callback", "Ending", "Observer", "ProgressBar", "Saving"]
+__all__ = ["Callback", "Ending", "Observer", "ProgressBar"]
 
 
 class Ending(NamedTuple):
@@ -90,38 +87,6 @@ class Callback:
             return bool(self.function(step))
         except StopIteration:
             return True
-
-
-class Saving:
-    """Saves a run: before anything is paid, when it is due, and whenever it is told to."""
-
-    def __init__(self, saver: Checkpoint) -> None:
-        self.saver = saver
-
-    def begin(self, run: Any) -> None:
-        """Save the run, whose first question is open, to see that its batches can be saved."""
-        self.run = run
-        try:
-            self.save()
-        except OSError as error:
-            raise not_writable(self.saver, error) from error
-
-    def after_step(self, state: Any, step: Step) -> None:
-        """Save the run if it is time."""
-        if self.saver.due(self.run.steps):
-            self.save()
-
-    def save(self) -> None:
-        """Write the file, and let no signal cut the writing short."""
-        with critical():
-            self.saver.save(self.run)
-
-
-def not_writable(saver: Checkpoint, error: OSError) -> ValueError:
-    """Return the error for a file that cannot be written."""
-    reason = error.strerror or str(error)
-    path = os.fspath(saver.path)
-    return ValueError(message("checkpoint", path, "a file that can be written", f"{reason}."))
 
 
 class ProgressBar:
