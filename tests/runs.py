@@ -35,3 +35,29 @@ def started(steps=3, **options):
         "stop": pp.stopping.SDane(), "averaging": pp.averaging.Uniform(), "rng": 0,
     }  # fmt: skip
     return advance(pp.Run(curved(), np.ones(3), **{**parts, **options}), steps)
+
+
+def mutated(data, rng):
+    """Return a file's bytes with one or a few changes of the kinds that disks and people make."""
+    data, kind = bytearray(data), rng.integers(8)
+    first, last = sorted(int(at) for at in rng.integers(len(data) + 1, size=2))
+    near = min(first + int(rng.integers(1, 64)), len(data))
+    noise = rng.integers(256, size=near - first, dtype=np.uint8).tobytes()
+    if kind == 0:
+        for at in rng.integers(len(data), size=rng.integers(1, 4)):
+            data[at] ^= 1 << int(rng.integers(8))
+    elif kind == 1:
+        data[first:near] = noise
+    elif kind == 2:
+        del data[first:]
+    elif kind == 3:
+        del data[first:near]
+    elif kind == 4:
+        data[first:first] = noise
+    elif kind == 5:
+        data[first:first] = data[first:last]  # a part twice
+    elif kind == 6:
+        data[first:last] = bytes(last - first)
+    else:
+        data += noise if rng.integers(2) else bytes(near - first)
+    return bytes(data)

@@ -15,13 +15,6 @@ def shares(averaging, etas):
     return made
 
 
-def average(points, shares):
-    w = points[0]
-    for point, share in zip(points[1:], shares[1:], strict=True):
-        w = w + share * (point - w)
-    return w
-
-
 @pytest.mark.parametrize("gain", [Fraction(1, 1000), Fraction(1, 2), Fraction(10)])
 def test_geometric_weights_are_the_theorems(gain):
     # ημ = gain, in exact arithmetic.
@@ -29,10 +22,6 @@ def test_geometric_weights_are_the_theorems(gain):
     weights = [q ** (k - 1) for k in range(1, K + 1)]
     for k, share in enumerate(shares(Geometric(mu=float(gain)), [1.0] * K), start=1):
         assert share == pytest.approx(float(weights[k - 1] / sum(weights[:k])), rel=1e-14)
-    points = np.random.default_rng(0).normal(size=K)
-    want = sum(w * Fraction(p) for w, p in zip(weights, points, strict=True)) / sum(weights)
-    got = average(points, shares(Geometric(mu=float(gain)), [1.0] * K))
-    assert got == pytest.approx(float(want), rel=1e-13)
 
 
 def test_a_schedule_of_step_sizes_multiplies_the_weights():

@@ -15,6 +15,7 @@ from proxyprox.private import PrivacyBudget, PrivacyBudgetError, noise_multiplie
 from proxyprox.simulation import RolloutJournal, Trajectory
 from proxyprox.simulation.rollouts import RolloutError
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyRidge
+from tests.runs import mutated
 
 # -- the stores: how a file is made and filled, and all that it holds ---------------------
 
@@ -135,29 +136,6 @@ def attempt(store, path):
 
 
 # -- damage ------------------------------------------------------------------------------------
-
-
-def mutated(content, rng):
-    """Return a damaged copy of a file's bytes."""
-    changed, at = bytearray(content), int(rng.integers(len(content)))
-    pages = len(content) // 4096
-    match int(rng.integers(8)):
-        case 0 | 1 | 2:
-            changed[at] ^= 1 << int(rng.integers(8))
-        case 3:
-            start = at // 512 * 512
-            changed[start : start + 512] = bytes(512)
-        case 4:
-            del changed[at:]
-        case 5:
-            one, two = rng.choice(pages, 2, replace=False)
-            for a, b in ((one, two), (two, one)):
-                changed[a * 4096 : a * 4096 + 4096] = content[b * 4096 : b * 4096 + 4096]
-        case 6:
-            changed[at : at + 64] = rng.bytes(64)
-        case _:
-            changed += rng.bytes(int(rng.integers(1, 9000)))
-    return bytes(changed)
 
 
 def test_a_damaged_file_is_refused_or_whole(store, path):

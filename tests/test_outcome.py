@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -220,22 +217,3 @@ def test_the_answer_is_judged_by_what_it_reached():
         problem = pp.Problem(objective)
         assert not pp.minimize(problem, np.ones(1), **call).success
         assert pp.minimize(problem, np.ones(1), averaging=pp.averaging.Uniform(), **call).success
-
-
-@pytest.mark.slow
-def test_random_runs_are_judged_by_what_their_true_loss_did(monkeypatch):
-    path = Path(__file__).parents[1] / "benchmarks" / "outcome.py"
-    spec = importlib.util.spec_from_file_location("outcome_benchmark", path)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)
-    spec.loader.exec_module(module)
-    fell = 0
-    for seed in range(2, 16):
-        for how, case in module.cases(seed).items():
-            said = f"{case.seed}, {case.label}, {how}: {case.result.message}"
-            if case.truth == "fell":
-                assert case.result.success, said
-                fell += 1
-            elif how == "values":
-                assert not case.result.success, said
-    assert fell > 12

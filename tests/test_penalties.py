@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 
 from proxyprox import L1, Box
 
@@ -10,26 +9,6 @@ numbers = st.floats(-20, 20)
 strengths = st.floats(0, 5)
 steps = st.floats(1e-3, 10)
 modest = settings(deadline=None, max_examples=60, derandomize=True)
-
-
-def brute_prox(v, step, alpha):
-    """The better of zero, where the kink is, and the minimum of each smooth branch."""
-
-    def objective(u):
-        return alpha * abs(u) + (u - v) ** 2 / (2 * step)
-
-    branches = [
-        minimize_scalar(objective, bounds=side, method="bounded", options={"xatol": 1e-10}).x
-        for side in ((0, 25), (-25, 0))
-    ]
-    return min([0.0, *branches], key=objective)
-
-
-@modest
-@given(v=numbers, step=steps, alpha=strengths)
-def test_prox_is_the_brute_force_minimiser(v, step, alpha):
-    got = L1(alpha).prox(np.array([v]), step)[0]
-    assert got == pytest.approx(brute_prox(v, step, alpha), abs=2e-5)
 
 
 @modest

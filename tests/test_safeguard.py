@@ -88,20 +88,6 @@ def test_a_proxy_that_turns_out_bad_is_dropped_with_a_message(target, caplog):
     assert f"held out      {early}" in str(result)
 
 
-def test_a_proxy_whose_run_breaks_down_is_dropped(target):
-    def gradient(w):
-        return target.gradient(w) if np.linalg.norm(w) < 0.5 else w * np.nan
-
-    proxy = pp.FunctionProxy(target.value, gradient, smoothness=target.smoothness)
-    problem = pp.Problem(without_rows(target), proxy)
-    call = {"method": pp.ProxyProx(eta=10.0), "steps": 30, "rng": 0}
-    assert not pp.minimize(problem, ZERO, **call).success
-    result = pp.minimize(problem, ZERO, **call, safeguard=True)
-    assert result.success
-    assert result.safeguard.chosen == "SGD"
-    assert "the proxy's gradient was not finite" in result.message
-
-
 def test_a_good_proxy_is_kept_and_sgd_is_spared():
     rng = np.random.default_rng(5)
     scales = np.logspace(0, -2, 10)

@@ -301,7 +301,7 @@ class _Drive:
                 for observer in self.looking:
                     if check.has(observer, "__enter__"):
                         entered.enter_context(observer)
-                result = self.run.result_before_verdict(*self._take_steps())
+                result: Result = self.run.result_before_verdict(*self._take_steps())
         except BaseException as error:
             self._save_after_error(error)
             raise

@@ -15,7 +15,7 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from tests.runs import curved as problem
-from tests.runs import started
+from tests.runs import mutated, started
 
 HEADER = b"proxyprox checkpoint 8\n"
 RAN: list[int] = []
@@ -119,32 +119,6 @@ def test_a_refused_file_is_left_alone(path):
 
 
 # -- mutations -------------------------------------------------------------------------------------
-
-
-def mutated(data, rng):
-    """Return a file's bytes with one or a few changes of the kinds that disks and people make."""
-    data, kind = bytearray(data), rng.integers(8)
-    first, last = sorted(int(at) for at in rng.integers(len(data) + 1, size=2))
-    near = min(first + int(rng.integers(1, 64)), len(data))
-    noise = rng.integers(256, size=near - first, dtype=np.uint8).tobytes()
-    if kind == 0:
-        for at in rng.integers(len(data), size=rng.integers(1, 4)):
-            data[at] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
-        data[first:near] = noise
-    elif kind == 2:
-        del data[first:]
-    elif kind == 3:
-        del data[first:near]
-    elif kind == 4:
-        data[first:first] = noise
-    elif kind == 5:
-        data[first:first] = data[first:last]  # a part twice
-    elif kind == 6:
-        data[first:last] = bytes(last - first)
-    else:
-        data += noise if rng.integers(2) else bytes(near - first)
-    return bytes(data)
 
 
 def test_a_mutated_file_is_refused(path):
