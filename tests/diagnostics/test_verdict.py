@@ -15,22 +15,18 @@ from proxyprox.diagnostics.report import Verdict, decide
 USE, SCALED, REFUSED = Verdict.USE, Verdict.USE_SCALED, Verdict.DO_NOT_USE
 
 
-@pytest.mark.parametrize(
-    ("sgd", "plain", "scaled", "shares", "expected"),
-    [
-        (1000, 10, None, (0.0, 1.0), USE), (1000, 990, None, (0.9, 1.0), REFUSED),
+def test_rule():
+    for sgd, plain, scaled, shares, expected in (
+        (1000, 10, math.inf, (0.0, 1.0), USE), (1000, 990, math.inf, (0.9, 1.0), REFUSED),
         (1000, 5000, 4000, (9.0, 0.9), REFUSED), (1000, 900, 10, (0.999, 0.0), SCALED),
         (1000, math.inf, 10, (999.0, 0.0), SCALED), (1000, 100, 99, (0.3, 0.29), USE),
-        (1000, 12, 10, (9.0, 0.0), SCALED), (1000, 100, 10, (9.0, 0.0), SCALED),
-        (1000, 10, 100, (9.0, 0.0), USE), (1000, 1000, None, (0.1, 1.0), USE),
-        (1000, 1100, None, (0.1, 1.0), REFUSED), (1, 1, 1, (0.3, 0.0), REFUSED),
-        (1, 1, 1, (0.2, 0.0), USE), (1000, 10, 10, (0.2, 0.0), USE),
-        (math.inf, 10**6, None, (0.5, 1.0), USE), (10, 10, None, (0.0, 0.0), USE),
-        (10, 11, None, (0.0, 0.0), REFUSED),
-    ],
-)  # fmt: skip
-def test_rule(sgd, plain, scaled, shares, expected):
-    assert decide(sgd, plain, math.inf if scaled is None else scaled, shares) is expected
+        (1000, 12, 10, (9.0, 0.0), USE), (1000, 14, 10, (9.0, 0.0), SCALED),
+        (1000, 10, 100, (9.0, 0.0), USE), (1000, 1000, math.inf, (0.5, 1.0), USE),
+        (1000, 1100, math.inf, (0.1, 1.0), REFUSED), (1, 1, 1, (0.6, 0.0), REFUSED),
+        (1000, 10, 10, (0.2, 0.0), USE), (math.inf, 10**6, math.inf, (0.6, 1.0), USE),
+        (10, 11, math.inf, (0.0, 0.0), REFUSED),
+    ):  # fmt: skip
+        assert decide(sgd, plain, scaled, shares) is expected, (sgd, plain, scaled, shares)
 
 
 ROOTS, B = np.diag([1.0, 2.0, 3.0, 4.0]), np.ones(4)

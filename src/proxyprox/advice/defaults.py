@@ -42,12 +42,14 @@ from proxyprox.problems.problem import (
 )
 from proxyprox.result import Budget, Ledger
 from proxyprox.stepsizes import StepSize
-from proxyprox.stopping import Convex, Criterion, Relative, SDane, Steps, StronglyConvex
+from proxyprox.stopping import Convex, Criterion, Relative, SDane, StronglyConvex
 
 
 @dataclass(frozen=True)
 class DefaultsPolicy:
-    """What a run is given if its caller says nothing; judgements, without a record.
+    """What a run is given if its caller says nothing.
+
+    ``docs/results/rounds`` set ``close`` and ``far``; the other numbers are judgements.
 
     Attributes
     ----------
@@ -56,30 +58,24 @@ class DefaultsPolicy:
         (``python benchmarks/safeguard.py`` compares the rivals).
     most_steps : int
         Rounds of a run that is to end by its gradient.
-    small, small_float32 : float
-        Shares of the first gradient that are small. With 1e-6 half of the runs in float32 end in
-        rounding: they take 10 to 40 rounds more and gain nothing.
+    small, small_rough : float
+        Shares of the first gradient that are small: in float64, and in float32 or by differences.
+        With 1e-6 half of the runs in float32 end in rounding: they take 10 to 40 rounds more and
+        gain nothing.
     close : float
         The share of the first gap that may be left, by a method's own model of the loss; no more
         than that is spent in float64. benchmarks/rounds.py compares it with what is left.
     far : float
         A small gradient ends no run whose model leaves more than this many times ``close``.
-    small_by_differences, small_by_differences_float32 : float
-        Of gradients by differences, whose errors are about as large.
-    solver_steps : int
-        Inner steps of a method with a solver of its own and no proximal term, as published.
     """
 
     sampled_method: ClassVar[Method] = ProxyProx(eta="auto")
     rival: ClassVar[Method] = SGD(eta="auto")
     most_steps: int = 1000
     small: float = 1e-8
-    small_float32: float = 1e-5
+    small_rough: float = 1e-5
     close: float = 1e-9
     far: float = 1e3
-    small_by_differences: float = 1e-5
-    small_by_differences_float32: float = 1e-4
-    solver_steps: int = 20
 
 
 POLICY = DefaultsPolicy()
@@ -138,13 +134,11 @@ def choose_ends(
 
 def default_tolerance(objective: Any, like: Vector) -> tuple[float, str]:
     """Return the share of the first gradient that is small, and what to say of it."""
-    small, single = POLICY.small, POLICY.small_float32
-    if getattr(objective, "evaluations", None) is not None:
-        small, single = POLICY.small_by_differences, POLICY.small_by_differences_float32
+    small, rough = POLICY.small, POLICY.small_rough
     if dtype_name(like) != "float32":
-        return small, ""
-    return single, (
-        f"The numbers are float32: {single:.0e} of the first gradient is small there, {small:.0e} "
+        return (small if getattr(objective, "evaluations", None) is None else rough), ""
+    return rough, (
+        f"The numbers are float32: {rough:.0e} of the first gradient is small there, {small:.0e} "
         "in float64, which can reach a lower loss."
     )
 
@@ -208,7 +202,7 @@ def choose_method(
         return DANE(eta="auto"), f"{why})"
     if maps_outputs(problem):
         return ManifoldMapping(), " (chosen because both losses are of a model's outputs)"
-    sampled = sampling_method(problem)
+    sampled = sampling_method(problem, -math.log(POLICY.close))
     if sampled is not None:
         return sampled[0], f" (chosen by size and shape: {sampled[1]})"
     return ProxyBFGS(), f"{why})"
@@ -337,8 +331,7 @@ def _choose_stop(
         return own.stop, f" (the default of {type(method).__name__})"
     rule = method.step_size
     if not rule.measures and math.isinf(rule.eta(rule.init(None, problem, uses_proxy=True), 0)):
-        why = " (the default without a proximal term)"
-        return (Relative(POLICY.small) if own.inner is None else Steps(POLICY.solver_steps)), why
+        return Relative(POLICY.small), " (the default without a proximal term)"
     mu = getattr(problem.objective, "strong_convexity", None) or 0.0
     if mu > 0:
         return StronglyConvex(mu), " (the default: the objective is strongly convex)"

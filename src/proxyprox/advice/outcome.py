@@ -43,8 +43,8 @@ Array = Any
 class OutcomePolicy:
     r"""When a run has stalled or failed.
 
-    ``python benchmarks/outcome.py`` is the record of those that a finding rests on. ``smaller``,
-    ``idle``, ``blurred`` and ``row`` have no record: they are judgements.
+    ``python benchmarks/outcome.py`` is the record of those that a finding rests on. ``idle``,
+    ``blurred`` and ``row`` have no record: they are judgements.
 
     Attributes
     ----------
@@ -57,8 +57,6 @@ class OutcomePolicy:
         Share of the late slopes that point away from the start; by noise alone half of them do.
     back : float
         Share of the way that an answer must keep to be judged by it.
-    smaller : float
-        A gradient of less than this share of the smallest so far is progress.
     idle : int
         Rounds without progress after which a run that waits for a small gradient gives up.
     blurred : float
@@ -71,7 +69,6 @@ class OutcomePolicy:
     grown: float = 10.0
     mostly: float = 0.8
     back: float = 0.5
-    smaller: float = 0.9
     idle: int = 10
     blurred: float = 100.0
     row: int = 5
@@ -139,17 +136,16 @@ class GradientPath:
 
     def add(
         self, point: Vector, gradient: Vector, penalty: Any, *, exact: bool,
-        value: float | None, smaller: float = 1.0, idle: int = 1,
+        value: float | None, idle: int = 1,
     ) -> GradientPath:  # fmt: skip
         """Return the path with the answer at a point, whose arrays may not change later.
 
-        A gradient below the share ``smaller`` of the smallest so far has fallen. The answer counts
-        as ``idle`` rounds if neither the value nor the gradient fell.
+        The answer counts as ``idle`` rounds if neither the value nor the gradient fell.
         """
         valued: dict[str, Any] = {}
         if value is not None:
             size = _distance(point, gradient, penalty)
-            valued = self._values_with(point, size, value, smaller, idle)
+            valued = self._values_with(point, size, value, idle)
         distance = slope = line = along = added = 0.0
         start, start_gradient = self.start, self.start_gradient
         if start is None:
@@ -176,14 +172,12 @@ class GradientPath:
         kept = self.start_value if same_point(self.start, w0) else math.nan
         return GradientPath(exact=self.exact, start_value=kept)
 
-    def _values_with(
-        self, point: Vector, size: float, value: float, smaller: float, idle: int
-    ) -> dict[str, Any]:
+    def _values_with(self, point: Vector, size: float, value: float, idle: int) -> dict[str, Any]:
         """Return the lowest value and gradient with a new one, and for how long neither fell."""
         found: dict[str, Any] = {"value": value, "idle": self.idle + idle}
         if self.start is None and math.isnan(self.start_value):
             found["start_value"] = value
-        if size < smaller * self.least_norm:
+        if size < self.least_norm:
             found |= {"least_norm": size, "idle": 0}
         if math.isfinite(value) and not value >= self.best_value:
             if self.best is None or is_above(value, self.best_value, point):
@@ -280,9 +274,7 @@ def path_after(parts: Any, state: Any, answers: Any, after: Any, finite: bool) -
     if point is None:
         return path
     exact = query.batch is None or query.exact
-    return path.add(
-        point, gradient, parts.penalty, exact=exact, value=value, smaller=POLICY.smaller, idle=idle
-    )
+    return path.add(point, gradient, parts.penalty, exact=exact, value=value, idle=idle)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,6 @@ class SamplingPolicy:
         What the sample's minimum takes of each.
     rate : float
         A round leaves this many times d/m of the gap.
-    digits : float
-        Natural logarithm of the gap at the start over that at the end.
     dear : float
         Passes from which on a sample's minimum is not searched for before L-BFGS was tried.
     least : int
@@ -53,7 +51,6 @@ class SamplingPolicy:
     hessians: float = 3.0
     gradients: float = 10.0
     rate: float = 1.5
-    digits: float = 20.7
     dear: float = 12.0
     least: int = 500
     widest: int = 3000
@@ -64,8 +61,11 @@ class SamplingPolicy:
 POLICY = SamplingPolicy()
 
 
-def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
-    """Return the method for an exact loss that has no proxy but its own rows, and why; or None."""
+def sampling_method(problem: Problem, digits: float) -> tuple[ProxyBFGS, str] | None:
+    """Return the method for an exact loss that has no proxy but its own rows, and why; or None.
+
+    ``digits`` is the natural logarithm of the gap at the start over that at the end.
+    """
     facts, size = facts_of(problem.objective), problem.dim
     known = facts.subsample is not None and facts.work is not None and size
     if not known or problem.penalty is not None or not isinstance(problem.proxy, Zero):
@@ -87,7 +87,7 @@ def sampling_method(problem: Problem) -> tuple[ProxyBFGS, str] | None:
     width = work.width or size
     form, factor = costs(work, size)
     counts = np.unique(np.geomspace(POLICY.least, rows / 2, 40).astype(int))
-    rounds = POLICY.digits / np.log(np.maximum(counts / (POLICY.rate * width), 1.01))
+    rounds = digits / np.log(np.maximum(counts / (POLICY.rate * width), 1.01))
     shares = counts / rows
     search = shares * (POLICY.hessians * form + POLICY.gradients) + 2 * factor
     best = int(np.argmin(search + rounds))

@@ -133,11 +133,12 @@ def audit(
         raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
     if epsilon is not None:
         positive("epsilon", epsilon)
+    points, batches = whole("points", points), whole("batches", batches, least=4)
+    budget = whole("budget", budget)
     if facts_of(problem.proxy).learns:
         options = {"points": points, "batches": batches, "epsilon": epsilon, "rng": rng}
         return audit_learnt(problem, w0, budget, options)
-    points, batches = whole("points", points), whole("batches", batches, least=4)
-    rng, start, budget = generator(rng), starting_point(problem, w0), whole("budget", budget)
+    rng, start = generator(rng), starting_point(problem, w0)
     ledger = Ledger()
     proxy = MeteredProxy(problem.proxy, ledger)
     target = MeteredTarget(problem.objective, ledger, batches, rng)
@@ -154,7 +155,7 @@ def audit_learnt(
     """Return the audit of a proxy with the numbers that a few steps find, and what they are."""
     learnt: list[Any] = []
     result = minimize(
-        problem, w0, steps=POLICY.rounds, rng=options["rng"],
+        problem, w0, steps=options["points"], rng=options["rng"],
         callback=lambda step: learnt.append(step.state.learning),
     )  # fmt: skip
     proxy, spent = problem.proxy, result.ledger
@@ -191,9 +192,9 @@ def share_out(probe: HessianProbe, size: int, budget: int) -> tuple[list[int], i
     Whole Hessians if possible; else one at the end of the path, where the prediction is made; else
     equal parts.
     """
-    points, steps, tries = probe.looks, probe.looks - 1, POLICY.rounds
+    points, steps = probe.looks, probe.looks - 1
     # At every point the batches and an exact gradient; on the way to it, probes of the step.
-    needed = points * (len(probe.target.batches) + 1) + steps * tries
+    needed = points * (len(probe.target.batches) + 1) + steps * points
     rest, full = budget - needed, probe.price(size)
     least = min(full, probe.price(POLICY.least_steps * (4 + probe.noisy)))
     if rest < points * least:
@@ -203,7 +204,7 @@ def share_out(probe: HessianProbe, size: int, budget: int) -> tuple[list[int], i
     end = full if full + steps * least <= rest else rest // points
     before = min(full, (rest - end) // max(steps, 1))
     left = (rest - end) // max(steps, 1) - before
-    return [before] * steps + [end], min(tries + left, POLICY.probes)
+    return [before] * steps + [end], min(points + left, POLICY.probes)
 
 
 def visit_points(problem: Problem, probe: HessianProbe, start: Vector, budget: int) -> Evidence:
@@ -499,15 +500,13 @@ class RunPlan:
         solved = "" if self.stop is None else f", subproblems to {self.stop}"
         rough = " (rough: see the notes)" if self.rough else ""
         cost = "" if bill.cost is None else f", cost {bill.cost:,.4g}"
-        lines = [
+        return "\n  ".join([
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
-            f"  expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
-        ]
-        lines.append(
-            f"  bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
-            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}"
-        )
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+            f"expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
+            f"bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
+            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
+            *self.notes,
+        ])  # fmt: skip
 
 
 def plan(
@@ -573,14 +572,14 @@ def plan(
 
 def _rough(audit: Audit) -> list[str]:
     """Say why steps and suboptimality may be far off."""
-    outcome, notes = "the run may need several times these steps, or fewer", []
     tail = audit.model.tail
-    if audit.doubts:
-        notes.append(f"The audit has its doubts (audit.doubts): {outcome}. Use safeguard=True.")
-    if tail > POLICY.heavy:
-        heavy = f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian)"
-        notes.append(f"{heavy}: the run may diverge. Take larger batches, or use safeguard=True.")
-    return notes
+    notes = {
+        "The audit has its doubts (audit.doubts): the run may need several times these steps, or "
+        "fewer. Use safeguard=True.": bool(audit.doubts),
+        f"A few rows carry a batch (its noise varies {tail:.0f} times as much as Gaussian): the "
+        "run may diverge. Take larger batches, or use safeguard=True.": tail > POLICY.heavy,
+    }
+    return [note for note, holds in notes.items() if holds]
 
 
 def _rehearsed(audit: Audit, epsilon: float, steps: int | None = None) -> dict[str, Any]:
@@ -594,8 +593,8 @@ def _rehearsed(audit: Audit, epsilon: float, steps: int | None = None) -> dict[s
     method: Any = SGD(eta) if audit.refused else ProxyProx(eta)
     stop = StronglyConvex(float(f"{mu:.4g}")) if mu > 0 else Convex(steps)
     averaging = Uniform() if found.averaged else Last()
-    settings = {"method": method, "steps": steps, "averaging": averaging}
-    return settings | {"stop": None if audit.refused else stop, "expected": found.excess}
+    settings = {"method": method, "steps": steps, "averaging": averaging, "expected": found.excess}
+    return settings | {"stop": None if audit.refused else stop}
 
 
 def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
@@ -611,9 +610,5 @@ def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
         run.ask()
         used = run.tell(audit.start_gradient).ledger
     seconds = audit.batch.seconds + used.seconds
-    return replace(audit.batch, proxy_gradients=_work(used), seconds=seconds)
-
-
-def _work(used: Ledger) -> float:
-    """Return the passes over the proxy."""
-    return float(used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves)
+    work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
+    return replace(audit.batch, proxy_gradients=float(work), seconds=seconds)

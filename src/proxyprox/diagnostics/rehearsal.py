@@ -66,12 +66,10 @@ class AuditPolicy:
     ----------
     gain : float
         How many times fewer target gradients a proxy must need to be worth its trouble.
-    similar : float
-        δ/H up to which a proxy must only not be worse: the theorems speak for it at every ε.
     half : float
-        A scale that halves δ is preferred as soon as it saves anything. If half of a gradient's
-        change along the path is not explained by curvature, the audit is unsure. A step of the path
-        is long enough if the slope has halved.
+        δ/H up to which a proxy must only not be worse. If half of a gradient's change along the
+        path is not explained by curvature, the audit is unsure. A step of the path is long enough
+        if the slope has halved.
     little : float
         Share of H by which a target may curve downwards and still be rehearsed as a convex one.
     other_units : float
@@ -85,12 +83,9 @@ class AuditPolicy:
         Lanczos steps below which the upper limit says next to nothing.
     heavy : float
         How many times as much as Gaussian noise that of batches may vary before a plan is rough.
-    rounds : int
-        Steps that fit a proxy with numbers of its own, and the least probes of a step of the path.
     """
 
     gain: float = 1.3
-    similar: float = 0.25
     half: float = 0.5
     little: float = 0.05
     other_units: float = 10.0
@@ -98,7 +93,6 @@ class AuditPolicy:
     probes: int = 24
     least_steps: int = 6
     heavy: float = 2.5
-    rounds: int = 3
 
 
 POLICY = AuditPolicy()

@@ -52,10 +52,9 @@ def decide(
 ) -> Verdict:
     """Return the verdict from the target gradients that were rehearsed.
 
-    A proxy pays if it needs no more target gradients than the best method without it. Unless it is
-    similar, it must save ``gain`` times. A scale must pay, and save something against no proxy. If
-    the proxy pays as it is, the scale must save ``gain`` times against that, or halve δ and save
-    anything.
+    A proxy pays if it needs no more target gradients than the best method without it. Unless δ is
+    at most half of H, it must save ``gain`` times. A scale must pay, and save something against no
+    proxy. If the proxy pays as it is, the scale must save ``gain`` times against that.
     :class:`~proxyprox.diagnostics.rehearsal.AuditPolicy` has the thresholds.
 
     Parameters
@@ -74,12 +73,10 @@ def decide(
     """
 
     def pays(steps: float, share: float) -> bool:
-        needed = 1.0 if share <= POLICY.similar else POLICY.gain
-        return ratio(without, steps) >= needed
+        return ratio(without, steps) >= (1.0 if share <= POLICY.half else POLICY.gain)
 
     usable = pays(own, shares[0])
-    closer = shares[1] <= POLICY.half * shares[0] and scaled < own
-    saves = not usable or closer or ratio(own, scaled) >= POLICY.gain
+    saves = not usable or ratio(own, scaled) >= POLICY.gain
     if saves and scaled < without and pays(scaled, shares[1]):
         return Verdict.USE_SCALED
     return Verdict.USE if usable else Verdict.DO_NOT_USE

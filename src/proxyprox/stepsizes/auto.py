@@ -111,13 +111,14 @@ class AutoStepPolicy:
     every : int
         Batches are evaluated at the point before in each of the first steps, this many, and then in
         every step whose number it divides.
-    per_octave : int
-        If δ = 0 is known: in this many steps while k doubles.
     fade : float
         Weight of the past in the means and peaks of curvatures and in the recent noise.
     accuracy : float
         Subproblems for r are solved to this share of the noise that is expected to reach the
         iterate, and the least share that is expected.
+    power : int
+        That of k in the weights of means: of noise, of squared gradients, of differences, and of
+        the long average. The short average has ``(1 + power)² − 1``.
     """
 
     grow: float = 2.0
@@ -129,23 +130,12 @@ class AutoStepPolicy:
     patience: int = 10
     surprise: float = 4.0
     every: int = 20
-    per_octave: int = 3
     fade: float = 0.9
     accuracy: float = 0.1
+    power: int = 3
 
 
-@dataclass(frozen=True)
-class AveragePolicy:
-    """The powers of k in the weights of both averages, set by ``docs/results/auto_eta``.
-
-    Means of noise, of squared gradients and of differences have the weights of the long average.
-    """
-
-    long: int = 3
-    short: int = 15
-
-
-def share(k: int, power: int = AveragePolicy.long) -> float:
+def share(k: int, power: int = AutoStepPolicy.power) -> float:
     """Return the newest one's share in a mean with weights of about ``k**power``."""
     return min(1.0, (1 + power) / (k + 1 + power))
 
@@ -174,13 +164,16 @@ class Averages:
     def with_gradient(self, k: int, gradient: Vector, w: Vector) -> Averages:
         """Enter a gradient at w into λ."""
         newest = dot(gradient, self.long - w)
-        return changed(self, lag=self.lag + share(k, AveragePolicy.short) * (newest - self.lag))
+        return changed(self, lag=self.lag + self._late(k) * (newest - self.lag))
 
     def with_iterate(self, k: int, w: Vector) -> Averages:
         """Enter the iterate to which step k has led."""
         long = self.long + share(k) * (w - self.long)
-        short = self.short + share(k, AveragePolicy.short) * (w - self.short)
-        return changed(self, long=long, short=short)
+        return changed(self, long=long, short=self.short + self._late(k) * (w - self.short))
+
+    @staticmethod
+    def _late(k: int) -> float:
+        return share(k, (1 + AutoStepPolicy.power) ** 2 - 1)
 
     @property
     def answer(self) -> Vector:
@@ -284,7 +277,7 @@ class Growth:
             return changed(self, shown=False)
         if signals.half_gap_change is not None:
             change = signals.half_gap_change
-        past = ((self.compared + 1) / (seen.k + 1)) ** AveragePolicy.long
+        past = ((self.compared + 1) / (seen.k + 1)) ** policy.power
         if 0 < noise < self.level:
             # Both sums shrink with the curvature: what was measured in noisier times would rule.
             past *= square(noise / self.level)
@@ -492,8 +485,6 @@ class AutoStep(StepSize):
         if not state.repeatable or state.exact or state.previous is None:
             return None
         due = k <= self.policy.every or k % self.policy.every == 0
-        if state.same_curvature:
-            due = is_due(k, self.policy.per_octave)
         return state.previous.w if due or state.leaps.going else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
