@@ -220,20 +220,6 @@ def test_an_export_comes_back(messy: Path, tmp_path: Path) -> None:
     assert "5 labels" in more.output
 
 
-def test_an_export_holds_no_formulas(tmp_path: Path) -> None:
-    path, target = tmp_path / "rows.csv", tmp_path / "out.csv"
-    cells = ["=1+1", "@SUM(A1)", "+cmd|x", "-2+3", "\t=1", "-1.5", "+2e3", "plain", "'quoted"]
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["=head", "b"], *([c, str(i)] for i, c in enumerate(cells))])
-    done = ask(path, "1\n2\n" * 4 + "1\n", "--export", target, classes="=up,-1")
-    assert done.exit_code == 0
-    table = read(target)
-    assert list(table[0]) == ["'=head", "b", "label", "skipped", "comment"]
-    safe = ["'=1+1", "'@SUM(A1)", "'+cmd|x", "'-2+3", "'\t=1", "-1.5", "+2e3", "plain", "'quoted"]
-    assert [row["'=head"] for row in table] == safe
-    assert {row["label"] for row in table} == {"'=up", "-1"}
-
-
 # -- one file of answers, two processes, and kills ---------------------------------------------
 
 AT_THE_PROMPT = """

@@ -314,9 +314,6 @@ def test_codes_are_text_and_numbers_stay_numbers(invoke: Invoke, tmp_path: Path)
         assert "codes such as" in told[name]
     assert "'2E5' and the like are read as numbers" in told["short"]
     assert "science" not in told
-    answered = invoke("label", tmp_path / "rows.csv", "--classes", "a,b", "--budget", "2")
-    assert "NAType" not in answered.output
-    assert answered.exception is None or isinstance(answered.exception, SystemExit)
 
 
 # -- decimal marks, names and blanks ---------------------------------------------------------------

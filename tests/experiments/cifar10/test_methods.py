@@ -11,9 +11,8 @@ from torch.nn.functional import cross_entropy  # noqa: E402
 
 from experiments.cifar10 import TINY, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
-from experiments.cifar10.task import CLASSES, Task, wrong_labels  # noqa: E402
+from experiments.cifar10.task import Task  # noqa: E402
 from experiments.cifar10.training import Training  # noqa: E402
-from proxyprox.torch import estimate_confusion  # noqa: E402
 
 SMALL = {"lr": 1e-3, "batch_size": 16}
 OURS = {**SMALL, "inner_steps": 2, "correction_weight": 0.5}
@@ -98,21 +97,6 @@ def test_clean_noisy_and_held_out_images(images):
     other = Task(CONFIG, RECIPES[0], 4, train)
     assert not torch.equal(other.data.labels, given)
     assert torch.equal(train.labels, right), "the right labels stay"
-
-
-def test_noise_and_its_confusion_matrix():
-    generator = torch.Generator().manual_seed(0)
-    right = torch.arange(10).repeat(4000)
-    given = wrong_labels(right, "pair", 0.45, generator)
-    pair = estimate_confusion(labels=right, answers=given, classes=CLASSES)
-    torch.testing.assert_close(pair.diagonal(), torch.full((10,), 0.55), atol=0.03, rtol=0)
-    torch.testing.assert_close(
-        pair.roll(-1, 1).diagonal(), torch.full((10,), 0.45), atol=0.03, rtol=0
-    )
-    given = wrong_labels(right, "uniform", 0.9, generator)
-    uniform = estimate_confusion(labels=right, answers=given, classes=CLASSES)
-    torch.testing.assert_close(uniform, torch.full((10, 10), 0.1), atol=0.03, rtol=0)
-    assert torch.equal(wrong_labels(right, None, 0.9, generator), right)
 
 
 def test_the_forward_loss_is_the_likelihood_of_the_given_labels(images):

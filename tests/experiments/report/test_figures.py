@@ -68,21 +68,3 @@ def test_axes_fit_the_values() -> None:
     words = {"target_gradients": "passes"}
     axis = drawn(curves({"SGD": 0.9}, "accuracy"), **options | {"metric": "accuracy"}, labels=words)
     assert axis.get_xlabel() == "passes"
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_a_method_has_one_colour_that_shows_on_white_and_on_dark() -> None:
-    names = ["SGD", "Adam", "ProxyProx", "L-BFGS", "Newton", "ERM on the rows seen", "mixed", "?"]
-    both = styles({"method": name} for name in [*names, "DANE", "AuxMom", "AuxMVR"])
-    backwards = styles({"method": name} for name in names[::-1])
-    assert [both[n].colour for n in names[:-1]] == [backwards[n].colour for n in names[:-1]]
-    assert len({look.colour for look in both.values()}) == len(both)
-    for look in both.values():
-        for paper in ("#ffffff", "#16191f"):
-            low, high = sorted((luminance(look.colour), luminance(paper)))
-            assert (high + 0.05) / (low + 0.05) >= 3, (look.colour, paper)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import html.parser
-import importlib
 import json
 import platform
 import re
@@ -15,7 +14,6 @@ import pytest
 
 from experiments.report.page import write_report
 from experiments.report.summary import last_rows, summarise
-from proxyprox._util.extras import MissingExtraError
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -70,24 +68,6 @@ def test_pages_are_whole_and_self_contained(report: Path) -> None:
             assert secret not in words or len(secret) < 5
     for words in ("Ledger", "grid.steps", "~/runs", "1e-06", "Versions", "processor", "It worked."):
         assert words in report.read_text(encoding="utf-8")
-
-
-def test_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    common: dict[str, Any] = {"title": "t", "lead": ["l"], "command": "c", "config": {}}
-    row = {"panel": "p", "method": "m", "loss_median": 1.0, "loss_q25": 1.0, "loss_q75": 1.0}
-    for rows in ([row],):
-        with pytest.raises(ValueError, match="x_axes"):
-            write_report(tmp_path, rows=rows, metric="loss", **common)
-    real = importlib.import_module
-
-    def absent(name: str) -> Any:
-        if name == "jinja2":
-            raise ImportError(f"No module named {name!r}")
-        return real(name)
-
-    monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtraError, match=r"jinja2.*\[app\]"):
-        write_report(tmp_path, rows=[{**row, "t": 1}], metric="loss", x_axes=["t"], **common)
 
 
 def errors(browser: Any) -> list[Any]:
