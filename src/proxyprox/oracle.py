@@ -400,17 +400,6 @@ def check_gradients(query: Query, gradients: Iterable[Any]) -> tuple[Vector, ...
     return tuple(outputs)
 
 
-def check_value(value: Any, *, finite: bool) -> float | None:
-    """Return the value told for a query, checked; NaN and infinities may be refused."""
-    if value is None:
-        return None
-    number = scalar("value", value)
-    if finite and not math.isfinite(number):
-        remedy = "Leave it out where it is not known."
-        raise ValueError(message("value", number, "a finite number", remedy))
-    return number
-
-
 class CopyingPenalty:
     """A penalty as a run asks it: with copies of vectors, its answers copied."""
 
@@ -507,11 +496,3 @@ def price(objective: Any, ledger: Ledger, purchases: Iterable[Purchase]) -> dict
 def charge(ledger: Ledger, paid: Mapping[str, float]) -> None:
     """Enter what was paid, all of it or nothing if an interrupt comes."""
     vars(ledger).update({name: getattr(ledger, name) + paid[name] for name in paid})
-
-
-def known_curvature(objective: Any, w: Vector) -> Matrix | None:
-    """Return the approximate Hessian at a point that came with its gradient, where one did."""
-    if not has(objective, "curvature"):
-        return None
-    matrix = objective.curvature(copy_array(w))
-    return matrix if matrix is not None and all_finite(matrix) else None

@@ -38,7 +38,7 @@ from proxyprox._util.arrays import (
     same_point,
 )
 from proxyprox._util.codec import describe, differences, library, require_form, settings_of
-from proxyprox._util.validation import explain_names, file_path, generator, has, message
+from proxyprox._util.validation import explain_names, file_path, generator, has, message, scalar
 from proxyprox.advice import defaults, outcome
 from proxyprox.advice.outcome import Faults, GradientPath
 from proxyprox.averaging import Adaptive, Averaging, Last
@@ -122,26 +122,6 @@ class RunState:
     learning: Any = None
 
 
-class Randomness:
-    """A generator that is brought to the states of runs; it knows in which one it is."""
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-        self._at: Mapping[str, Any] | None = None
-
-    def at(self, state: Mapping[str, Any]) -> np.random.Generator:
-        """Return the generator in a state."""
-        if self._at is not state:
-            self.generator.bit_generator.state = state
-        self._at = None  # until it is asked where it is: whoever has it may draw
-        return self.generator
-
-    def now(self) -> Mapping[str, Any]:
-        """Return the state that it is in."""
-        self._at = state = self.generator.bit_generator.state
-        return state
-
-
 @dataclass(frozen=True)
 class Parts:
     """What does not change in a run: the problem, the configuration, and tools to work with.
@@ -156,11 +136,16 @@ class Parts:
     stop: Criterion
     averaging: Averaging
     proxy: Any
-    random: Randomness
+    random: np.random.Generator
     penalty: Any
     start: Vector
     step_size: StepSize
     facts: Facts
+
+    def random_at(self, state: Mapping[str, Any]) -> np.random.Generator:
+        """Return the generator, brought to a state."""
+        self.random.bit_generator.state = state
+        return self.random
 
 
 def questions(parts: Parts, state: RunState) -> tuple[Request, tuple[Vector, ...]]:
@@ -184,8 +169,8 @@ def asked(parts: Parts, state: RunState, batch: tuple[Any, ...] = ()) -> RunStat
     if not batch and exact and has(objective, "everything"):
         batch = (objective.everything(),)
     elif not batch:
-        batch = (objective.sample(parts.random.at(rng)),)
-        rng = parts.random.now()
+        batch = (objective.sample(parts.random_at(rng)),)
+        rng = parts.random.bit_generator.state
     # Copied: a user's sampler may reuse its buffer.
     drawn = batch[0] if exact else copy_tree(batch[0])
     halves = halves_of(parts.facts, drawn) if parts.step_size.measures else None
@@ -238,9 +223,9 @@ def told(parts: Parts, state: RunState, answers: Answers) -> tuple[RunState, Sol
         anchors = tuple(pair for pair in anchors if all_finite(pair[1]))
     path = outcome.path_after(parts, state, answers, after, finite)
     return changed(
-        state, method=after, step_size=learnt, rng=parts.random.now(), memory=solver.memory,
-        anchors=anchors, path=path, faults=faults, average=average, share=share,
-        question=None, own_points=0, starts=False, answer=None, learning=learning,
+        state, method=after, step_size=learnt, rng=parts.random.bit_generator.state,
+        memory=solver.memory, anchors=anchors, path=path, faults=faults, average=average,
+        share=share, question=None, own_points=0, starts=False, answer=None, learning=learning,
     ), solved  # fmt: skip
 
 
@@ -248,7 +233,7 @@ class _Solver:
     """Solves the subproblems of one step; the inner solver's memory is its own."""
 
     def __init__(self, parts: Parts, state: RunState) -> None:
-        self.rng = parts.random.at(state.rng)
+        self.rng = parts.random_at(state.rng)
         parts.proxy.remembered, parts.proxy.fault = state.anchors, None
         self.parts, self.memory = parts, dict(state.memory)
         self.solved: Solved | None = None
@@ -394,7 +379,7 @@ class Run:
         metered = proxy_for(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
         self.parts = Parts(
-            problem, method, inner, stop, averaging, metered, Randomness(random),
+            problem, method, inner, stop, averaging, metered, random,
             oracle.copying(problem.penalty), start, rule, facts_of(problem.objective),
         )  # fmt: skip
         begun = time.perf_counter()
@@ -445,7 +430,7 @@ class Run:
     @property
     def rng(self) -> np.random.Generator:
         """The generator of batches and solvers as it is now, a copy."""
-        return codec.restore_rng(self.state.rng, self.parts.random.generator)
+        return codec.restore_rng(self.state.rng, self.parts.random)
 
     @property
     def start(self) -> Vector:
@@ -480,8 +465,9 @@ class Run:
 
     def draw_seed(self) -> int:
         """Return a seed for another generator, drawn from this run's."""
-        seed = int(self.parts.random.at(self.state.rng).integers(2**62))
-        self.state = replace(self.state, rng=self.parts.random.now())
+        random = self.parts.random_at(self.state.rng)
+        seed = int(random.integers(2**62))
+        self.state = replace(self.state, rng=random.bit_generator.state)
         return seed
 
     def open(self, batch: Any) -> None:
@@ -548,11 +534,17 @@ class Run:
             given, seen = oracle.check_answers(objective, query, gradients, observations)
             value = seen if value is None else value
         level, gaps = oracle.noise(query, halves) if parts.step_size.measures else (None, ())
-        value = oracle.check_value(value, finite=not parts.method.backtracks)
+        value = None if value is None else scalar("value", value)
+        if value is not None and not (parts.method.backtracks or math.isfinite(value)):
+            remedy = "Leave it out where it is not known."
+            raise ValueError(message("value", value, "a finite number", remedy))
         if known is None:
             oracle.charge(self.ledger, self.price(query))
         self.ledger.value_calls += value is not None
-        curvature = oracle.known_curvature(objective, query.points[0])
+        curvature = None
+        if has(objective, "curvature"):
+            curvature = objective.curvature(copy_array(query.points[0]))
+            curvature = None if curvature is None or not all_finite(curvature) else curvature
         outputs: tuple[Any, ...] = ()
         if query.outputs:
             outputs, value = given, objective.loss_of(given[0])
@@ -794,13 +786,12 @@ class Run:
             if target is not None and not (isinstance(target, dict) and (keeps or not target)):
                 raise ValueError("target is no state of the objective")
             # NumPy compares the generator's state itself, but for a position in its buffer.
-            random = codec.restore_rng(state.rng, self.parts.random.generator)
+            random = codec.restore_rng(state.rng, self.parts.random)
         # All is well: only now is the run changed.
         if stop != self.stop:
             self._why["stop"] = " (the rule that the run began with)"
-        self.parts = replace(
-            self.parts, stop=stop, random=Randomness(random), start=copy_array(tree["w0"])
-        )
+        begun = copy_array(tree["w0"])
+        self.parts = replace(self.parts, stop=stop, random=random, start=begun)
         self._identity = about or self._identity
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
