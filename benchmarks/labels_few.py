@@ -161,7 +161,8 @@ def draw(table: Any, labels: int, seed: int) -> Any:
     second = [int(pool[np.flatnonzero(y[pool] == c)[1]]) for c in np.unique(y)]
     forced = first + second
     others = [int(i) for i in pool if i not in set(forced)]
-    bought = np.array(forced + others[: labels - len(forced)])
+    # Small tables keep some rows for the proxy.
+    bought = np.array(forced + others[: min(labels, len(pool) - 20) - len(forced)])
     rest = np.array([int(i) for i in pool if i not in set(bought.tolist())])[:600]
     scaler = StandardScaler().fit(X[pool])
     X = scaler.transform(X)

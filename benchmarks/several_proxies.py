@@ -133,19 +133,26 @@ class Counted:
 
 
 def ladder() -> list[dict[str, Any]]:
-    """Return fine and medium calls with and without the coarse model; it has no Hessian either."""
+    """Return fine and medium calls with and without the coarse model; it has no Hessian either.
+
+    The pendulum's loss is not convex: counts of five grids of the medium model show by how much
+    they differ anyway.
+    """
     rows = []
     for draw in DRAWS:
         fine = Pendulum(400, seed=draw)
         least = least_of(fine)
         level = 1e-6 * (fine.value(np.zeros(fine.dim)) - least)
-        row: dict[str, Any] = {"problem": "pendulum, grids of 40, 150 and 400", "draw": draw}
-        medium, coarse = Pendulum(150, seed=draw), Pendulum(40, seed=draw)
-        row["two levels"] = calls_to(fine, medium, least, level), medium.calls
-        medium.calls = 0
-        row["three levels"] = (
-            calls_to(fine, pp.Problem(medium, coarse), least, level), medium.calls, coarse.calls,
-        )  # fmt: skip
+        row: dict[str, Any] = {"problem": "pendulum, grids of 40, 146 to 154, 400", "draw": draw}
+        for steps in range(146, 155, 2):
+            medium, coarse = Pendulum(steps, seed=draw), Pendulum(40, seed=draw)
+            for levels, proxy in (("two", medium), ("three", pp.Problem(medium, coarse))):
+                medium.calls = 0
+                found = calls_to(fine, proxy, least, level), medium.calls, coarse.calls
+                row.setdefault(f"{levels} levels, each grid", []).append(found)
+        for levels in ("two levels", "three levels"):
+            each = np.array(row[f"{levels}, each grid"])
+            row[levels] = np.median(each, axis=0).tolist()
         rows.append(row)
         print(row, flush=True)
     for name in ("a9a", "wide", "heavy"):
@@ -241,8 +248,19 @@ def ladder_calls(record: Path) -> str:
     more = [row["three levels"][0] - row["two levels"][0] for row in rows]
     return (
         f"{min(shares):.2f} to {max(shares):.2f} times the medium calls, and from "
-        f"{min(more):+d} to {max(more):+d} fine calls"
+        f"{min(more):+g} to {max(more):+g} fine calls"
     )
+
+
+def grids(record: Path) -> str:
+    """Return by how much the counts of fine calls differ between grids of the medium model."""
+    rows = [row for row in _rows(record) if "two levels, each grid" in row]
+    ends = []
+    for levels in ("two", "three"):
+        each = [[found[0] for found in row[f"{levels} levels, each grid"]] for row in rows]
+        widest = max(each, key=lambda counts: max(counts) - min(counts))
+        ends.append(f"from {min(widest)} to {max(widest)} with {levels} levels")
+    return ", and ".join(ends)
 
 
 def parameter_calls(record: Path) -> str:

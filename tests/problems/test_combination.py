@@ -65,7 +65,6 @@ def test_derivatives_and_batches_of_what_is_no_quadratic(logistic):
     own = logistic.gradient(W, batch)
     for loss, want in ((ScaledProxy(logistic, 0.5), own / 2), (regular, own + MU * (W - CENTRE))):
         np.testing.assert_allclose(loss.gradient(W, batch), want, rtol=1e-13)
-        np.testing.assert_allclose(loss.gradient_from(W, batch, Y[batch]), want, rtol=1e-13)
         assert (loss.samples(batch), loss.samples(loss.everything())) == (3, 12)
         assert len(loss.sample(np.random.default_rng(3))) == 4
     parts = [logistic, logistic.with_batch_size(2)]

@@ -25,6 +25,21 @@ def test_intervals_cover_as_often_as_they_say():
     assert ((inside >= 180) & (inside <= 199)).all()
 
 
+def test_intervals_of_blocks_cover_if_noise_depends_on_itself():
+    rng, true, blocks = np.random.default_rng(0), np.array([2.0, 1.5]), np.arange(120) // 6
+    t, inside = np.linspace(0, 2, 120), np.zeros((2, 2))
+    for _ in range(100):
+        seen = true[0] * np.exp(-true[1] * t) + 0.1 * (1 + t) * rng.normal(size=20)[blocks]
+        for row, own in enumerate((None, blocks)):
+            found = identify(
+                lambda p, s=seen: p[0] * np.exp(-p[1] * t) - s, [1.0, 1.0], (0, 10), blocks=own
+            )
+            inside[row] += (np.array(found.low) <= true) & (true <= np.array(found.high))
+    # Those that take noise for independent are too narrow.
+    assert inside[0].max() < 88
+    assert (inside[1] >= 88).all()
+
+
 def test_what_cannot_be_told_apart_is_named():
     found = identify(lambda p: p[0] * p[1] * T - 6 * T + 0 * p[2], [1.0, 1.0, 1.0], (0, 10))
     assert set(found.undetermined) == {0, 1, 2}

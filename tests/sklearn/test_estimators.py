@@ -64,14 +64,15 @@ def test_converged_fits_are_scikit_learns(binary, three):
     line, counts = X @ w + rng.normal(size=len(X)), rng.poisson(np.exp(X @ w / 3))
     amounts, n = rng.gamma(2.0, np.exp(X @ w / 3) / 2), len(X)
     exact = {"tol": 1e-10, "max_iter": 10_000}
-    for kind, settings, theirs, rows, labels in (
-        (ProxyLogisticRegression, {}, LogisticRegression(C=10 / n, **exact), X, y),
-        (ProxyLogisticRegression, {}, LogisticRegression(C=10 / 600, **exact), *three),
-        (ProxyRidge, {}, Ridge(alpha=0.1 * n), X, line),
-        (ProxyPoissonRegressor, {}, PoissonRegressor(alpha=0.1, **exact), X, counts),
-        (ProxyGammaRegressor, {}, GammaRegressor(alpha=0.1, **exact), X, amounts),
+    for kind, theirs, rows, labels in (
+        (ProxyLogisticRegression, LogisticRegression(C=10 / n, **exact), X, y),
+        (ProxyLogisticRegression, LogisticRegression(C=10 / 600, **exact), *three),
+        (ProxyRidge, Ridge(alpha=0.1 * n), X, line),
+        (ProxyPoissonRegressor, PoissonRegressor(alpha=0.1, **exact), X, counts),
+        (ProxyGammaRegressor, GammaRegressor(alpha=0.1, **exact), X, amounts),
     ):
-        ours = kind(alpha=0.1, **settings).fit(rows, labels)
+        ours = kind(alpha=0.1).fit(rows, labels)
+        assert ours.alpha_ == 0.1
         theirs.fit(rows, labels)
         assert np.shape(ours.coef_) == theirs.coef_.shape
         assert np.shape(ours.intercept_) == np.shape(theirs.intercept_)
@@ -119,18 +120,6 @@ def test_few_labels_average_strengths_by_held_out_likelihood(binary):
     average = np.average(np.ravel(fits).reshape(3, -1), axis=0, weights=likelihoods)
     np.testing.assert_allclose(found.coef_.ravel(), average, rtol=1e-3, atol=1e-4)
     assert found.alpha_ == alphas[int(np.argmax(likelihoods))]
-
-
-def test_cross_validated_fit_beats_the_unregularised_one(binary):
-    X, y, _ = binary
-    wide = np.hstack([X, np.random.default_rng(1).normal(size=(len(X), 20))])
-    fitted = ProxyLogisticRegression().fit(wide[:60], y[:60], X_proxy=wide[60:400])
-    far = ProxyLogisticRegression(alpha=1e-6).fit(wide[:60], y[:60])
-    losses = [
-        -np.mean(model.predict_log_proba(wide[400:])[np.arange(300), y[400:]])
-        for model in (fitted, far)
-    ]
-    assert losses[0] < min(losses[1], np.log(2))
 
 
 @pytest.mark.parametrize("kind", EVERY)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
 
 import proxyprox as pp
@@ -17,16 +16,6 @@ def rows(n=900, d=6):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
     return X, X @ rng.normal(size=d), rng
-
-
-def test_one_strength_is_its_minimiser():
-    X, z, rng = rows()
-    y = (z + rng.logistic(size=len(z)) > 0).astype(int)
-    model = ProxyLogisticRegression(alpha=1e-3).fit(X, y)
-    same = LogisticRegression(C=1 / (1e-3 * len(y)), tol=1e-10, max_iter=1000).fit(X, y)
-    np.testing.assert_allclose(model.coef_, same.coef_, rtol=1e-4)
-    assert model.alpha_ == 1e-3
-    assert np.isfinite(model.coef_std_).all()
 
 
 @pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson", "gamma"])
@@ -61,6 +50,6 @@ def test_many_labels_choose_a_strength():
         (ProxyGammaRegressor, rng.gamma(2, np.exp(z / 3))),
     ):
         model = kind().fit(X, y)
-        assert len(model.cv_curve_) == 10
+        assert len(model.cv_curve_) == 12
         assert model.cv_curve_.min() < 0.99 * model.cv_curve_.max()
         assert model.score(X, y) > 0.2

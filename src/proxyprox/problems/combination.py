@@ -6,8 +6,8 @@ the parts such a loss has. What is in neither row below is dropped.
 ========  ==================================================================================
 summed    value, value_and_gradient, hvp, hessian, smoothness, strong_convexity, evaluations:
           if every part offers them
-kept      sample, everything, exact, samples, cost, epsilon, gradient_from, repeatable, of the
-          first part; solve_shifted if there is one part
+kept      sample, everything, exact, samples, cost, epsilon, repeatable, of the first part;
+          solve_shifted if there is one part
 facts     work and hessian_terms of all parts; empirical, refuses and divisible
           of the first; start of the first that has one
 ========  ==================================================================================
@@ -67,7 +67,6 @@ class Combination(Summable):
         for name in ("sample", "everything", "exact", "samples", "cost", "epsilon"):
             setattr(self, name, getattr(first, name, None))
         self.repeatable = getattr(first, "repeatable", True)
-        self.gradient_from = self._gradient_from if has(first, "gradient_from") else None
         closed = len(self.parts) == 1 and has(first, "solve_shifted")
         self.solve_shifted = self._solve_shifted if closed else None
         sizes = {part.dim for part in self.parts if isinstance(getattr(part, "dim", None), int)}
@@ -169,16 +168,10 @@ class Combination(Summable):
         solved = self.parts[0].solve_shifted(v, scale * smaller)
         return solved if scale == 1 else solved / scale
 
-    def _gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
-        told = self.parts[0].gradient_from(copy_tree(w), batch, observations)
-        others = self._each("gradient", w, self._batches(batch), skip=1)
-        own = copy_tree(told[1] if isinstance(told, tuple) else told)
-        return self._with_slope(self._sum([own, *others]), w)
-
-    def _each(self, name: str, w: Vector, given: Sequence[Any] = (), skip: int = 0) -> list[Any]:
+    def _each(self, name: str, w: Vector, given: Sequence[Any] = ()) -> list[Any]:
         """Return what each part answers; a part may write into w, and answer in one buffer."""
         pairs = zip(self.parts, given or [()] * len(self.parts), strict=True)
-        return [copy_tree(getattr(part, name)(copy_tree(w), *own)) for part, own in [*pairs][skip:]]
+        return [copy_tree(getattr(part, name)(copy_tree(w), *own)) for part, own in pairs]
 
     def _batches(self, *batch: Batch) -> list[tuple[Batch, ...]]:
         """Return what of a batch each part's gradient is given."""
@@ -254,7 +247,7 @@ class MixedProxy(Combination):
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
         self.sample = self._sample if drawn else None
-        self.samples = self.cost = self.gradient_from = self.value_and_gradient = None
+        self.samples = self.cost = self.value_and_gradient = None
         exact = all(getattr(p, "exact", False) for p in self.proxies)
         self.exact: bool | None = exact or None
         self.everything: Any = self._no_batch if exact else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -100,7 +101,8 @@ class ProxyGLM(LinearModel, ABC):
         """Return the unregularised estimate; made when it is first asked for."""
         check_is_fitted(self)
         if self._estimate is None:
-            rows = inputs.Labelled(*self._rows)
+            y = self._rows[1]
+            rows = inputs.Labelled(*self._rows, y, np.ones(len(y), dtype=bool))
             rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
             design = Design(rows.X, intercept=self.fit_intercept, checked=True)
             loss = GLM(design, rows.y, self.family, sample_weight=rows.weights)
@@ -141,12 +143,18 @@ class ProxyGLM(LinearModel, ABC):
         names = getattr(self, "feature_names_in_", None)
         return inference.collinear_note(estimate.loose, self.n_features_in_, names)
 
-    # -- what differs between estimators ------------------------------------------------------
+    @property
+    def _mark(self) -> Any:
+        """The value of y that marks a row without a label."""
+        return inputs.mark_of(getattr(self, "unlabelled", np.nan))
+
+    def _check(self, X: Any, y: Any) -> tuple[Any, Array, Array]:
+        """Return validated inputs and labels, and which rows have a label."""
+        y, labelled = inputs.read_labels(y, self._mark)
+        X, y = inputs.validate(self, X, y, y_numeric=is_regressor(self), reset=True)
+        return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
 
     @abstractmethod
-    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
-        """Return validated inputs and labels, and which rows have a label."""
-
     def _set_classes(self, y: Array, labelled: Array) -> None:
         """Note the classes of the labels; refuse or warn of what may have been meant otherwise."""
 
@@ -157,6 +165,21 @@ class ProxyGLM(LinearModel, ABC):
         """Which way of using labels and teacher the held-out labels preferred, and by how much."""
         check_is_fitted(self)
         return Choice(*self._choice)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy, or the share of the deviance that the model explains: R², D².
+
+        Rows without a label are skipped.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in ``fit``.
+        """
+        if sample_weight is not None:
+            sample_weight = inputs.check_weights(sample_weight, X)
+        X, y, sample_weight = inputs.labelled_part(X, y, sample_weight, self._mark)
+        return float(super().score(X, y, sample_weight))  # type: ignore[misc]
 
     def confidence_interval(self, level: float = 0.95) -> Interval:
         """Return intervals for the coefficients.
@@ -221,43 +244,20 @@ class ProxyGLM(LinearModel, ABC):
         return Interval(*(ends[:, 0].tolist() if one else ends))
 
 
-class ProxyRegressor(LinearRegressor, ProxyGLM):
+class ProxyRegressor(ProxyGLM, LinearRegressor):
     """A regression on labelled rows with all inputs as proxy; abstract.
 
     A subclass names its ``family``: what a label is, and what a prediction of it costs.
     """
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of the labels' deviance that the model explains: R², or Tweedie D².
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in ``fit``.
-        """
-        given = y
-        checked, y, labelled = self._check(X, y, reset=False)
-        if sample_weight is not None:
-            sample_weight = inputs.check_weights(sample_weight, checked)
-        if not labelled.all():
-            X, y, sample_weight = inputs.labelled_part(X, given, sample_weight, np.nan)
-        return super().score(X, y, sample_weight)
-
-    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
-        y, labelled = inputs.read_labels(y, np.nan)
-        X, y = inputs.validate(self, X, y, y_numeric=True, reset=reset)
-        labelled = np.ones(len(y), dtype=bool) if labelled is None else labelled
-        if labelled.any():
-            self.family.encode(y[labelled])
-        return X, y, labelled
-
     def _set_classes(self, y: Array, labelled: Array) -> None:
         if not labelled.any():
             raise ValueError("y must hold labels, got NaN in every row. Label some rows.")
+        self.family.encode(y[labelled])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
+class ProxyLogisticRegression(ProxyGLM, LinearClassifier):
     r"""Logistic regression on few labels, with the help of a teacher, other data or more inputs.
 
     Fits that are pulled towards zero by an L2 term, and towards the model that imitates the
@@ -327,29 +327,10 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
     unlabelled: Any = "auto"
     class_weight: Any = None
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of labelled rows whose class is right; rows without a label are skipped.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As in :meth:`fit`.
-        """
-        if sample_weight is not None:
-            sample_weight = inputs.check_weights(sample_weight, X)
-        mark = inputs.mark_of(self.unlabelled)
-        X, y, sample_weight = inputs.labelled_part(X, y, sample_weight, mark)
-        return float(super().score(X, y, sample_weight))
-
     # -- internals --------------------------------------------------------------------------
 
-    def _check(self, X: Any, y: Any, *, reset: bool = True) -> tuple[Any, Array, Array]:
-        y, labelled = inputs.read_labels(y, inputs.mark_of(self.unlabelled))
-        X, y = inputs.validate(self, X, y, reset=reset)
-        check_classification_targets(y)
-        return X, y, np.ones(len(y), dtype=bool) if labelled is None else labelled
-
     def _set_classes(self, y: Array, labelled: Array) -> None:
+        check_classification_targets(y)
         classes = np.unique(y[labelled])
         empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
         if empty and self.unlabelled is not None:
@@ -368,10 +349,6 @@ class ProxyLogisticRegression(LinearClassifier, ProxyGLM):
                 raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
             text = f"{seen}. These rows are taken as unlabelled. {which}"
             warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
-        self._store_classes(classes)
-
-    def _store_classes(self, labels: Array) -> None:
-        classes = np.unique(labels)
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
             remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."

@@ -199,7 +199,7 @@ class Fit:
         if given or way == "mixed" or not (self.few and self.plain.family.classifier):
             return np.full(len(grid), 1 / len(grid))
         off = (np.log10(FITTING.strengths) - FITTING.usual) / FITTING.spread
-        found = np.exp(-((off / (2 if way == "fine-tuned" else 1)) ** 2) / 2)
+        found = 1 / (1 + (off / (2 if way == "fine-tuned" else 1)) ** 2)
         return found / found.sum()
 
     def points(self, way: str, rows: Any = slice(None)) -> Iterator[Array]:
@@ -303,23 +303,26 @@ class Fit:
 
     def _split(self) -> Folds:
         """Return the train and test rows of each fold; none if the labels are too few to split."""
-        y, cv, n = self.rows.y, self.settings.cv, self.design.rows
-        classifier = self.plain.family.classifier
+        rows, cv, n = self.rows, self.settings.cv, self.design.rows
+        # The user's splitter sees the rows of weight zero, too, which are then left out.
+        y, kept, classifier = rows.all_y, rows.kept, self.plain.family.classifier
         if cv is None:
             few = self.few and self.light
-            smallest = min(np.unique(y, return_counts=True)[1]) if classifier else 0
+            smallest = min(np.unique(rows.y, return_counts=True)[1]) if classifier else 0
             kind = RepeatedStratifiedKFold if smallest >= 2 else RepeatedKFold
             splits = min(3 if few else 5, smallest if smallest >= 2 else n)
             if splits < 2:
                 return []
-            seed = self.settings.random_state
+            seed, y, kept = self.settings.random_state, rows.y, np.ones(n, dtype=bool)
             cv = kind(n_splits=splits, n_repeats=5 if few else 1, random_state=seed)
+        place = np.cumsum(kept) - 1
         try:
-            found = [*check_cv(cv, y, classifier=classifier).split(np.zeros((n, 1)), y)]
+            found = check_cv(cv, y, classifier=classifier).split(np.zeros((len(y), 1)), y)
+            mapped = [tuple(place[part[kept[part]]] for part in split) for split in found]
         except (TypeError, ValueError, IndexError) as error:
             allowed = "a number of folds, 2 or more, a splitter, a list of splits or None"
             raise ValueError(message("cv", cv, allowed, str(error))) from error
-        return [(train, test) for train, test in found if len(train) and len(test)]
+        return [(train, test) for train, test in mapped if len(train) and len(test)]
 
     def _try(self, way: str, folds: Folds) -> tuple[Array, Array, Array]:
         """Return the held-out loss of each point of a path, of its rows, and their predictions."""

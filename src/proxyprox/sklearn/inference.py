@@ -266,7 +266,7 @@ def teacher_of(
     labels = GLM(own, rows.y, family, sample_weight=rows.weights)
     student, ridge = best_student(design, family, there, weights, labels)
     # Without answers on the labelled rows the student answers in the teacher's place.
-    here = means(own, family, student) if alone else answers[:n][rows.kept]
+    here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
     return Teacher(student, here, exact, design, there, weights, not alone, ridge)
 
 

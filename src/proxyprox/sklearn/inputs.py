@@ -235,7 +235,7 @@ def encode_answers(family: Family, given: Array, rows: int) -> Array:
 
 @dataclass(frozen=True)
 class Labelled:
-    """The rows that have a label, and a weight that is not zero; ``kept`` says which these are.
+    """The rows that have a label; ``all_y`` and ``kept`` count those of weight zero, too.
 
     ``population`` are the weights without those of the classes, if there are such.
     """
@@ -243,7 +243,8 @@ class Labelled:
     X: Any
     y: Array
     weights: Array
-    kept: Array | None = None
+    all_y: Array
+    kept: Array
     population: Array | None = None
 
     def weigh_classes(self, given: Any, family: Family) -> Labelled:
@@ -330,7 +331,7 @@ def labelled_rows(X: Any, y: Array, sample_weight: Any, labelled: Array) -> Labe
     if not keep.any():
         raise ValueError(message("sample_weight", 0.0, "positive for some labelled row"))
     part = X if keep.all() else X[keep]
-    return Labelled(part, y[keep], weights[keep], keep)
+    return Labelled(part, y[keep], weights[keep], y[labelled], keep[labelled])
 
 
 def stack_rows(*blocks: Any) -> Any:

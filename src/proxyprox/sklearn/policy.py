@@ -29,8 +29,9 @@ class FittingPolicy:
         L2 strengths tried, in units of the mean square of the columns divided by the labels, for
         more columns p than labels n times the root of p/n.
     usual, spread : float
-        Which of them is expected before labels of classes are seen: mean and deviation of the
-        decimal logarithm; of the pull towards a teacher's student the deviation is twice that.
+        Which of them is expected before labels of classes are seen: centre and width of Cauchy's
+        law of the decimal logarithm, whose tails let a few labels that are easy to separate have
+        it their way; of the pull towards a teacher's student the width is twice that.
     thetas : tuple of float
         Weights θ of the labels' loss that mixtures try.
     fold_steps : int
@@ -56,7 +57,7 @@ class FittingPolicy:
     widest: int = 400
     few: int = 250
     tolerance: float = 1e-6
-    strengths: tuple[float, ...] = tuple(np.logspace(3.0, -2.0, 10).tolist())
+    strengths: tuple[float, ...] = tuple(np.logspace(3.0, -4.0, 12).tolist())
     usual: float = 0.5
     spread: float = 0.75
     thetas: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
