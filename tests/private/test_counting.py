@@ -17,7 +17,7 @@ class CountedRows:
 
     def __init__(self, rows, budget):
         self.rows, self.budget, self.accesses = rows, budget, Counter()
-        self.dim, self.zeros, self.moments_of = rows.dim, rows.zeros, rows.moments_of
+        self.dim, self.zeros = rows.dim, rows.zeros
 
     def __getattr__(self, name):
         def read(*args, **kwargs):

@@ -551,16 +551,14 @@ class PrivacyBudget:
             held.__enter__()
             self._held[token] = held
 
-    def _lives(self, token: str) -> bool:
-        return token in self._held if self.path is None else is_locked(f"{self.path}.{token}")
-
     def _reserved(self, but: str | None = None) -> list[tuple[_Plan, str]]:
         """Return the plans with releases ahead that somebody alive holds, and who."""
         found = []
         for name, plan in self._plans.items():
-            if name != but and plan.ahead:
-                alive = [by for token, (_, by) in plan.openings.items() if self._lives(token)]
-                found += [(plan, f"{len(plan.ahead)} of {name!r} by {alive[0]}")] if alive else []
+            for token, (_, by) in plan.openings.items() if name != but and plan.ahead else ():
+                if is_locked(f"{self.path}.{token}") if self.path else token in self._held:
+                    found.append((plan, f"{len(plan.ahead)} of {name!r} by {by}"))
+                    break
         return found
 
     def _require_room(self, ahead: Sequence[float], but: str) -> None:
@@ -598,28 +596,27 @@ def page(report: dict[str, Any]) -> str:
     seeded = "" if report["private"] else "NOT PRIVATE (seeded noise); without the seed "
     lines = [
         f"Privacy budget {printable(report['file'] or 'in memory')}",
-        f"limit     ε = {report['epsilon']:g} at δ = {report['delta']:g}; neighbouring tables: "
-        f"{report['neighbours']}",
-        f"mechanism {report['mechanism']}",
-        f"spent     {seeded}ε = {report['spent']:.4g} by {report['releases']} releases "
-        f"({report['accountant']})",
-        f"reserved  ε = {report['reserved']:.4g} more, by plans that are open",
-        f"left      ε = {report['left']:.4g} for one more plan: their ε compose, which is less "
-        "than adding them",
+        "limit     ε = {epsilon:g} at δ = {delta:g}; neighbouring tables: {neighbours}",
+        "mechanism {mechanism}",
+        "spent     {seeded}ε = {spent:.4g} by {releases} releases ({accountant})",
+        "reserved  ε = {reserved:.4g} more, by plans that are open",
+        "left      ε = {left:.4g} for one more plan: their ε compose, which is less than adding",
     ]
+    lines[1:] = [line.format(seeded=seeded, **report) for line in lines[1:]]
     for plan in report["plans"]:
         mark = "" if plan["private"] else ", NOT PRIVATE: the noise was seeded"
         sigmas = ", ".join(f"{sigma:.4g}" for sigma in plan["sigma"])
         settings = ", ".join(f"{name} = {value}" for name, value in plan["settings"].items())
+        spent = (
+            "ε = {spent:.4g} of {planned:.4g} planned, {releases} of {planned_releases} releases"
+        )
         lines += [
             f"\nplan {plan['name']!r}: {plan['state']}{mark}",
-            f"  spent     ε = {plan['spent']:.4g} of {plan['planned']:.4g} planned, "
-            f"{plan['releases']} of {plan['planned_releases']} releases",
+            f"  spent     {spent.format(**plan)}",
             f"  noise     σ = {sigmas}; full batch",
             f"  settings  {printable(settings)}",
+            *(f"  opened    {o['time']} UTC by {printable(o['by'])}" for o in plan["opened"]),
         ]
-        for one in plan["opened"]:
-            lines.append(f"  opened    {one['time']} UTC by {printable(one['by'])}")
         if plan["charged"]:
             lines.append(f"  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC")
     return "\n".join(lines)

@@ -45,7 +45,7 @@ from proxyprox.private.mechanism import (
     plan_releases,
 )
 from proxyprox.private.policy import PRIVATE
-from proxyprox.private.reading import Scaling, row_norms, share_memory
+from proxyprox.private.reading import Scaling, read_rows, row_norms, share_memory
 from proxyprox.private.synthetic import LARGEST_MOMENT, noise_edge, synthetic_rows
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
@@ -188,12 +188,9 @@ class PrivateGLM(LinearModel):
                 remedy = "Public rows are published by the fit: split them off before."
                 got = Words("private ones: both share memory")
                 raise ValueError(message(name, got, "other rows than the private ones", remedy))
-        if X_public is None:
-            self._read_columns(X, public=False)
-            ready = self._prepare_blind(self.n_features_in_, y_public)
-        else:
-            ready = self._prepare(X_public, y_public)
-            self._read_columns(X, public=True)
+        columns = read_rows(X, None, Scaling())[0].shape[1] if X_public is None else None
+        ready = self._prepare(X_public, y_public, columns)
+        self._check_names(X, columns)
         rows = PrivateRows(
             X, y, ready.public.family, intercept=self.fit_intercept, scaling=ready.scaling,
             label_bound=ready.label_bound, columns=self.n_features_in_,
@@ -268,35 +265,26 @@ class PrivateGLM(LinearModel):
 
         return w if excess(1.0) <= 0 else start + brentq(excess, 0.0, 1.0) * (w - start)
 
-    def _read_columns(self, X: Any, *, public: bool) -> None:
-        """Note the columns of X, whose entries must not be looked at, or compare them."""
-        columns = getattr(X, "columns", None)
-        if public:
-            names = getattr(self, "feature_names_in_", None)
-            if names is None or not hasattr(X, "shape"):
-                return
-            if columns is None:
-                remedy = (
-                    "A step before this one has changed X alone: a Pipeline with "
-                    'transform_input=["X_public"] changes both. Or give both as arrays.'
-                )
-                got = Words("no column names, and X_public has names")
-                raise ValueError(message("X", got, "of the public rows' kind", remedy))
-            if list(columns) != list(names):
-                got = Words("other columns, or in another order")
-                raise ValueError(message("X", got, f"of the public rows' columns, {list(names)}"))
+    def _check_names(self, X: Any, count: int | None) -> None:
+        """Compare the names of X's columns with those of public rows, or note them."""
+        names, columns = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
+        if count is not None:
+            self.n_features_in_ = count
+            if columns is not None and all(isinstance(name, str) for name in columns):
+                self.feature_names_in_ = np.asarray(columns, dtype=object)
             return
-        shape = getattr(X, "shape", None)
-        if shape is None:
-            # The usual length, which one row does not change.
-            lengths = Counter(len(row) for row in X if type(row) in (list, tuple))
-            shape = (0, *(length for length, _ in lengths.most_common(1)))
-        if len(shape) != 2 or not shape[1]:
-            got = Words("a table without columns")
-            raise ValueError(message("X", got, "two-dimensional, with columns"))
-        self.n_features_in_ = int(shape[1])
-        if columns is not None and all(isinstance(name, str) for name in columns):
-            self.feature_names_in_ = np.asarray(columns, dtype=object)
+        if names is None or not hasattr(X, "shape"):
+            return
+        if columns is None:
+            remedy = (
+                "A step before this one has changed X alone: a Pipeline with "
+                'transform_input=["X_public"] changes both. Or give both as arrays.'
+            )
+            got = Words("no column names, and X_public has names")
+            raise ValueError(message("X", got, "of the public rows' kind", remedy))
+        if list(columns) != list(names):
+            got = Words("other columns, or in another order")
+            raise ValueError(message("X", got, f"of the public rows' columns, {list(names)}"))
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
@@ -371,11 +359,7 @@ class PrivateGLM(LinearModel):
         columns : int, optional
             How many columns the private rows have, if there are no public ones.
         """
-        if X_public is None:
-            columns = check.whole("columns: X_public is None, and columns", columns)
-            ready = self._prepare_blind(columns, y_public)
-        else:
-            ready = self._prepare(X_public, y_public)
+        ready = self._prepare(X_public, y_public, columns)
         metric, public = ready.metric, ready.public
         sigmas = plan_releases(
             self.epsilon, self.delta, PRIVATE.releases, ready.moments, PRIVATE.count
@@ -414,23 +398,11 @@ class PrivateGLM(LinearModel):
             raise ValueError(message("name", self.name, "None without a budget", remedy))
         return mu
 
-    def _prepare(self, X_public: Any, y_public: Any) -> Prepared:
-        """Check the arguments and the public rows, and fit those."""
+    def _prepare(self, X_public: Any, y_public: Any, columns: int | None = None) -> Prepared:
+        """Check the arguments and the public rows, and fit those; say all that is known of rows."""
         mu = self._check_arguments()
-        try:
-            X = inputs.validate(self, X_public, name="X_public", reset=True).astype(np.float64)
-        except ValueError as error:
-            raise ValueError(f"X_public cannot be used. {error}") from error
-        self._check_columns(X)
-        self._check_bound(row_norms(X))
-        if self.scale is None:
-            usual = math.sqrt(float(np.mean(row_norms(Scaling(self.bound)(X)) ** 2))) or 1.0
-            scaling = Scaling(self.bound, spread=np.full(X.shape[1], usual))
-        else:
-            scaling = Scaling.of(X, self.bound, PRIVATE.tail)
-        X = scaling(X)
-        if not row_norms(X).any():
-            raise ValueError(message("X_public", Words("rows all alike"), "rows that differ"))
+        blind = X_public is None
+        X, scaling = self._blind_rows(columns, y_public) if blind else self._public_rows(X_public)
         family, label_bound = self._family(y_public)
         start = np.zeros((X.shape[1] + self.fit_intercept) * family.outputs)
         try:
@@ -439,49 +411,64 @@ class PrivateGLM(LinearModel):
             # It calls them y, which are the private labels here.
             raise type(error)(f"y_public cannot be used. {error}") from error
         name, moments, l2 = "no public labels", 0.0, 0.0
+        if blind or not (y_public is None or self.same_support):
+            name = "no public rows" if blind else "robust"
+            moments = PRIVATE.moments if self.moments is None else self.moments
+        elif y_public is not None:
+            name, moments = "same support", self.moments or 0.0
         if y_public is not None:
             public = choose_strength(public) if self.alpha is None else public
             start, l2 = minimise_exactly(public, start, tol=1e-10), public.l2
-            name, moments = "robust", PRIVATE.moments if self.moments is None else self.moments
-            if self.same_support:
-                name, moments = "same support", self.moments or 0.0
         metric = Metric(public.hessian(start), max(PRIVATE.damping, l2))
         clip = self._choose_clip(public, start, metric, mu, label_bound)
         return Prepared(name, moments, public, start, metric, clip, scaling, label_bound)
 
-    def _choose_clip(
-        self, public: GLM, start: Array, metric: Metric, mu: float, label_bound: float | None
-    ) -> float:
-        """Return C, from public numbers."""
-        noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
-        units = PRIVATE.clip_units(noise, labelled=public.targets is not None)
-        return units * _usual_length(public, start, metric, label_bound)
+    def _public_rows(self, X_public: Any) -> tuple[Any, Scaling]:
+        """Return checked and scaled public rows, and their scaling."""
+        try:
+            X = inputs.validate(self, X_public, name="X_public", reset=True).astype(np.float64)
+        except ValueError as error:
+            raise ValueError(f"X_public cannot be used. {error}") from error
+        self._check_columns(X)
+        self._check_bound(row_norms(X))
+        scaling = Scaling.of(X, self.bound, PRIVATE.tail)
+        if self.scale is None:
+            usual = math.sqrt(float(np.mean(row_norms(Scaling(self.bound)(X)) ** 2))) or 1.0
+            scaling = Scaling(self.bound, spread=np.full(X.shape[1], usual))
+        X = scaling(X)
+        if not row_norms(X).any():
+            raise ValueError(message("X_public", Words("rows all alike"), "rows that differ"))
+        return X, scaling
 
-    def _prepare_blind(self, columns: int, y_public: Any) -> Prepared:
-        """Return what is known without public rows: the bound, the classes and the plan."""
-        mu = self._check_arguments()
+    def _blind_rows(self, columns: Any, y_public: Any) -> tuple[Any, Scaling]:
+        """Return rows that are alike in all directions: nothing but the bound is known yet."""
+        columns = check.whole("columns: X_public is None, and columns", columns)
         if self.bound is None or y_public is not None:
             remedy = "They give the clip and the metric. Or give bound=, the largest norm of a row."
             raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
-        family, label_bound = self._family(None)
         scaling = Scaling(self.bound, spread=np.full(columns, self.bound))
-        moments = PRIVATE.moments if self.moments is None else self.moments
-        # Before anything is known rows are taken to be alike in all directions.
-        rows = synthetic_rows(None, 0.0, columns)
-        start = np.zeros((columns + self.fit_intercept) * family.outputs)
-        public = GLM(rows, None, family, l2=self.alpha or 0.0, intercept=self.fit_intercept)
-        metric = Metric(public.hessian(start), PRIVATE.damping)
-        clip = self._choose_clip(public, start, metric, mu, label_bound)
-        name = "no public rows"
-        return Prepared(name, moments, public, start, metric, clip, scaling, label_bound)
+        return synthetic_rows(None, 0.0, columns), scaling
+
+    def _choose_clip(
+        self, public: GLM, start: Array, metric: Metric, mu: float, label_bound: float | None
+    ) -> float:
+        """Return C, from public numbers, in units of the usual length of a row's gradient."""
+        noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
+        units = PRIVATE.clip_units(noise, labelled=public.targets is not None)
+        length = clipping(public, start, metric).length
+        if not length:
+            # Without labels half their bound stands for the usual residual.
+            squares = metric.degrees_of_freedom if label_bound is None else metric.dim
+            length = math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)
+        return units * length
 
     def _with_synthetic_rows(self, ready: Prepared, target: Private) -> Prepared:
         """Buy second moments, and draw rows that have them: the proxy, the metric and the clip."""
         old, columns = ready.public, self.n_features_in_
         # All products, if noise leaves directions to be told that hold a share of all squares.
         largest = LARGEST_MOMENT["products"]
-        sigma = target.planned[1]  # the first release is the count
-        edge = noise_edge(sigma * largest / target.size, columns)
+        # The first release is the count.
+        edge = noise_edge(target.planned[1] * largest / target.size, columns)
         kind = "products" if edge <= PRIVATE.resolved else "means"
         found, noise = target.second_moments(LARGEST_MOMENT[kind], kind)
         rows = synthetic_rows(found, noise, columns)
@@ -757,13 +744,3 @@ def choose_strength(public: GLM) -> GLM:
             losses[place] += outside.value(w) * outside.design.rows
     best = PRIVATE.strengths[int(np.argmin(losses))]
     return GLM(design, Encoded(public.targets), family, l2=best)
-
-
-def _usual_length(public: GLM, start: Array, metric: Metric, label_bound: float | None) -> float:
-    """Return the root mean square of public rows' whitened gradients."""
-    at = clipping(public, start, metric)
-    if at.length:
-        return at.length
-    # Without labels half their bound stands for the usual residual.
-    squares = metric.degrees_of_freedom if label_bound is None else metric.dim
-    return math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)

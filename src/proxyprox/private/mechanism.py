@@ -97,11 +97,8 @@ class Metric:
         """Return the metric of a public loss at a point, by default its minimum."""
         if not (check.offers(loss, "hessian") and hasattr(loss, "dim")):
             raise TypeError(message("metric", loss, "a Metric, or a loss with hessian(w)"))
-        if w is None:
-            w = np.zeros(loss.dim)
-            found = find_minimum(loss, w)
-            w = w if found is None else found
-        return cls(loss.hessian(w), damping)
+        w = find_minimum(loss, np.zeros(loss.dim)) if w is None else w
+        return cls(loss.hessian(np.zeros(loss.dim) if w is None else w), damping)
 
     def whiten(self, gradients: Array) -> Array:
         """Return gradients (one, or one a row) in coordinates where the metric is Euclidean."""
@@ -180,17 +177,10 @@ class PrivateRows:
     """
 
     def __init__(
-        self,
-        X: Any,
-        y: Any,
-        family: Family,
-        *,
-        intercept: bool = False,
-        bound: float | None = None,
-        scaling: Scaling | None = None,
-        label_bound: float | None = None,
-        columns: int | None = None,
-    ) -> None:
+        self, X: Any, y: Any, family: Family, *, intercept: bool = False,
+        bound: float | None = None, scaling: Scaling | None = None,
+        label_bound: float | None = None, columns: int | None = None,
+    ) -> None:  # fmt: skip
         check.instance("family", family, Family, "a family such as Logistic((0, 1))")
         for name, given in (("bound", bound), ("label_bound", label_bound)):
             if given is not None:
@@ -268,7 +258,7 @@ class PrivateRows:
             ``x²``, ``(x/2, x²)`` or all products of ``(x, ½)``.
         """
         check.positive("clip", clip)
-        total = np.zeros(self.moments_of(kind))
+        total: Any = 0.0
         for rows in self._blocks(2 * self.columns):
             x = _dense(self._X[rows], intercept=False)
             with np.errstate(all="ignore"):
@@ -277,23 +267,19 @@ class PrivateRows:
             units, lengths = unit_rows(parts[kind])
             if kind == "products":
                 a = units * np.minimum(lengths, math.sqrt(clip))[:, None]
-                total += (a.T @ a).ravel()
+                total = total + (a.T @ a).ravel()
             else:
-                total += units.T @ np.minimum(lengths, clip)
-        return total
-
-    def moments_of(self, kind: str) -> int:
-        """Return how many moments there are of a kind."""
-        p = self.columns
-        return {"squares": p, "means": 2 * p, "products": (p + 1) ** 2}[kind]
+                total = total + units.T @ np.minimum(lengths, clip)
+        return np.asarray(total)
 
     def count(self) -> int:
         """Return how many rows can be used: not private either."""
         return len(self._targets)
 
     def _blocks(self, width: int) -> Iterator[slice]:
+        # One at least, whose sums have the shape that is asked for.
         step = max(1, BLOCK // max(width, 1))
-        return (slice(start, start + step) for start in range(0, self.count(), step))
+        return (slice(start, start + step) for start in range(0, max(self.count(), 1), step))
 
 
 def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
@@ -410,23 +396,11 @@ class Private:
     }
 
     def __init__(
-        self,
-        objective: Any,
-        *,
-        epsilon: float,
-        delta: float,
-        releases: int,
-        n_nominal: int,
-        clip: float,
-        metric: Any = None,
-        matched: Any = None,
-        moments: float = 0.0,
-        count: float = 0.0,
-        l2: float = 0.0,
-        budget: PrivacyBudget | None = None,
-        name: str | None = None,
-        seed: int | None = None,
-    ) -> None:
+        self, objective: Any, *, epsilon: float, delta: float, releases: int, n_nominal: int,
+        clip: float, metric: Any = None, matched: Any = None, moments: float = 0.0,
+        count: float = 0.0, l2: float = 0.0, budget: PrivacyBudget | None = None,
+        name: str | None = None, seed: int | None = None,
+    ) -> None:  # fmt: skip
         self.n_nominal = check.whole("n_nominal", n_nominal)
         delta = require_delta(delta, self.n_nominal)
         epsilon = check.positive("epsilon", epsilon)
@@ -505,7 +479,7 @@ class Private:
 
         total = partial(self._rows.clipped_sum, w, clip=self.clip, metric=self.metric)
         place, question = k + len(self._plan) - self.releases, digest(point, self._matrix)
-        mean = self._release(place, question, total, self.clip, self.dim)
+        mean = self._release(place, question, total, self.clip)
         self._asked = k + 1
         if self.matched is not None:
             # What clipping does to rows that the public model describes is undone.
@@ -529,15 +503,15 @@ class Private:
             As in ``PrivateRows.clipped_moments``.
         """
         check.one_of("kind", kind, ("squares", "means", "products"))
-        clip, place, rows = require_clip(clip), self._place("moments"), self._rows
-        total = partial(rows.clipped_moments, clip=clip, kind=kind)
-        mean = self._release(place, f"{kind} {clip!r}", total, clip, rows.moments_of(kind))
+        clip, place = require_clip(clip), self._place("moments")
+        total = partial(self._rows.clipped_moments, clip=clip, kind=kind)
+        mean = self._release(place, f"{kind} {clip!r}", total, clip)
         return mean, self._plan[place] * clip / self.size
 
     def count_rows(self) -> tuple[float, float]:
         """Return the noisy number of rows that can be used, released once, and its noise's sd."""
         place = self._place("count")
-        mean = self._release(place, "count", self._rows.count, 1.0, 1)
+        mean = self._release(place, "count", self._rows.count, 1.0)
         return self.size * float(mean[0]), self._plan[place]
 
     def _place(self, name: str) -> int:
@@ -616,16 +590,15 @@ class Private:
                 )
         self._asked = check.whole("asked", state["asked"], 0)
 
-    def _release(
-        self, k: int, point: str, total: Callable[..., Any], clip: float, size: int
-    ) -> Array:
+    def _release(self, k: int, point: str, total: Callable[[], Any], clip: float) -> Array:
         """Charge, draw, journal and only then return the noisy mean."""
         sigma, seeded = self._plan[k], self._seeded
         mean = self.budget.charge(self.name, k, sigma, point)
         if mean is None:
-            noise = draw_noise(size) if seeded is None else seeded.standard_normal(size)
+            exact = np.atleast_1d(total())
+            draw = draw_noise if seeded is None else seeded.standard_normal
             # The journal holds sums over n_nominal.
-            mean = (total() + sigma * clip * noise) / self.n_nominal
+            mean = (exact + sigma * clip * draw(exact.size)) / self.n_nominal
             mean = self.budget.enter_release(self.name, k, mean)
         return np.asarray(mean) * (self.n_nominal / self.size)
 

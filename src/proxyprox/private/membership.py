@@ -60,14 +60,9 @@ class Attack:
 
 
 def attack(
-    release: Callable[[bool], Any],
-    *,
-    delta: float,
-    epsilon: float | None = None,
-    runs: int = 2000,
-    confidence: float = 0.999,
-    gaussian: bool = True,
-) -> Attack:
+    release: Callable[[bool], Any], *, delta: float, epsilon: float | None = None,
+    runs: int = 2000, confidence: float = 0.999, gaussian: bool = True,
+) -> Attack:  # fmt: skip
     r"""Bound ε from below by telling releases with a row from releases without it.
 
     The first quarter of the runs gives directions in which both kinds differ (difference of the
@@ -130,12 +125,10 @@ def attack(
             got = Words(f"a function that returns a {type(made).__name__}")
             raise TypeError(message("release", got, "one that returns numbers")) from error
     sizes = {len(outcome) for outcome in (*kinds[0], *kinds[1])}
-    if len(sizes) > 1 or 0 in sizes:
-        got = Words(f"{min(sizes)} numbers, and {max(sizes)}")
-        raise ValueError(message("release", got, "one that returns as many every time"))
-    found = np.array(kinds)
-    if not np.isfinite(found).all():
-        raise ValueError(message("release", Words("numbers not finite"), "one of finite numbers"))
+    if len(sizes) > 1 or 0 in sizes or not np.isfinite(found := np.array(kinds)).all():
+        got = Words(f"{min(sizes)} to {max(sizes)} numbers, not all of them finite, or none")
+        allowed = "one that returns as many finite numbers every time"
+        raise ValueError(message("release", got, allowed))
 
     def errors(scores: Any, thresholds: Any) -> tuple[Any, Any]:
         """Return upper limits on false alarms and misses."""

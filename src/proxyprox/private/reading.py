@@ -118,7 +118,12 @@ def read_rows(X: Any, columns: int | None, scaling: Scaling) -> tuple[Any, Array
     with np.errstate(all="ignore"):
         if isinstance(X, (list, tuple)):
             X = _table(X, columns)
-        X = _sparse_numbers(X) if scipy.sparse.issparse(X) else numbers(X)
+        if scipy.sparse.issparse(X):
+            X = scipy.sparse.coo_array(X)
+            X = scipy.sparse.coo_array((numbers(X.data), X.coords), shape=X.shape).tocsr()
+            X.sum_duplicates()
+        else:
+            X = numbers(X)
         if X.ndim != 2:
             raise ValueError(message("X", Words(f"{X.ndim} dimensions"), "two-dimensional"))
         if columns is not None and X.shape[1] != columns:
@@ -126,14 +131,6 @@ def read_rows(X: Any, columns: int | None, scaling: Scaling) -> tuple[Any, Array
         X, valid = _without_odd_rows(X)
         X, finite = _without_odd_rows(scaling(X))
         return X, valid & finite
-
-
-def _sparse_numbers(X: Any) -> Any:
-    """Return a sparse table of floats, whatever its entries are."""
-    X = scipy.sparse.coo_array(X)
-    found = scipy.sparse.coo_array((numbers(X.data), X.coords), shape=X.shape).tocsr()
-    found.sum_duplicates()
-    return found
 
 
 def _table(rows: Any, columns: int | None) -> Array:
