@@ -134,15 +134,13 @@ def draw(model: Any, labels: Any, *, steps: int = 50, guidance: float = 1.5) -> 
     return ((x.permute(0, 2, 3, 1) + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
 
 
-def generate(images: Any, labels: Any, *, count: int, tiny: bool, device: str) -> tuple[Any, Any]:
+def generate(
+    images: Any, labels: Any, *, steps: int, count: int, tiny: bool, device: str
+) -> tuple[Any, Any]:
     """Return generated images and their classes, made of real ones, as arrays."""
     real, kinds = torch.as_tensor(images).to(device), torch.as_tensor(labels).long().to(device)
-    settings = (
-        {"steps": 3, "width": 8, "batch": 8}
-        if tiny
-        else {"steps": 30_000, "width": 96, "batch": 128}
-    )
-    model = fit(real, kinds, **settings)
+    size = {"width": 8, "batch": 8} if tiny else {"width": 96, "batch": 128}
+    model = fit(real, kinds, steps=steps, **size)
     wanted = torch.arange(count, device=device) % CLASSES
     parts = wanted.split(16 if tiny else 1000)
     made = [draw(model, some, steps=3 if tiny else 50).cpu().numpy() for some in parts]

@@ -1,137 +1,160 @@
 """Everything that asks for a GPU, in one command that stops in time and goes on where it stopped.
 
-    python -m experiments.networks FOLDER [--seconds 1700] [--tiny] [--parts select,report]
+    python -m experiments.networks RESULTS.jsonl [--seconds 560] [--processes 8] [--tiny]
 
-The parts, in the order of what they are worth: *select* tries schedules by hand and ours on
-held-out rows (CIFAR-10 at one, three and five passes with 8 and 16 proxy steps; the grid of wrong
-labels); *report* takes what was best of each on other seeds, on test rows; *figure2* is the paper's
-figure over 25 passes; *generator* trains a diffusion model on 2,000 images and takes its images as
-the proxy; *figure2-seeds* is the figure at five passes with three seeds.
+Schedules by hand and ours are tried on held-out rows: CIFAR-10 at three passes with 8 proxy
+steps and at one with 16, and 2,000 right labels among wrong ones. What was best by hand, and the
+default at the learning rate that was best for it, are then run on test rows with other seeds, at
+one, three and five passes, and with 500, 2,000 and 8,000 right labels; last, images of a generator
+are the proxy. Runs that ``docs/results/torch/ways.csv`` has are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
-import os
-import sys
-import time
-from dataclasses import replace
+import csv
+import functools
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from experiments.ways import cases
-from experiments.ways.jobs import Job, best, hand, jobs, read, ways
+from experiments.ways.jobs import Job, best, hand, jobs, ways
+from experiments.ways.pool import key, run_all
+from proxyprox.torch import Way, default_way
 
-GRACE = 8.0
-"""Seconds for jobs that take a little longer than expected."""
+RECORD = Path("docs/results/torch/ways.csv")
 SELECT, REPORTED = 100, (0, 1, 2)
 """The seed that chooses settings, and those that are reported."""
-WRONG = [f"cifar-{n}-{kind}" for n in (500, 2000, 8000) for kind in ("pair", "uniform")]
+NOISE = ("pair", "uniform")
+WRONG = [
+    f"cifar-{n}-{kind}{m}" for m in ("", "-matrix") for n in (2000, 500, 8000) for kind in NOISE
+]
+NAMED = [f"ours:{name}" for name in ("late", "fine-tuned", "growing", "corrected")]
+GENERATED = [f"cifar-1-{name}" for name in cases.GENERATED]
 
 
+def default(case: str) -> str:
+    """Return the library's way for a case, by what a user can say of the data."""
+    kind: Any = {"target_rows": "fresh", "proxy": "part"}
+    if case in WRONG:
+        kind = {"target_rows": "reused", "proxy": "wrong labels"}
+    elif case == "text-reused":
+        kind = {"target_rows": "reused", "proxy": "other data"}
+    elif case in GENERATED[1:]:
+        kind["proxy"] = "other data"
+    plain = asdict(Way())
+    fields = {n: v for n, v in asdict(default_way(**kind)).items() if v != plain[n]}
+    return ways(fields)[0]
+
+
+@functools.cache
 def candidates() -> list[Job]:
-    """Return the jobs by which settings are chosen, the most important first."""
+    """Return the jobs by which settings are chosen."""
     given: dict[str, Any] = {"seeds": (SELECT,), "validation": True}
-    late, weighted = ways({"before": 1.0}, {"before": 0.9375, "weight": 2.0})
-    found = jobs(["cifar-3"], [*hand("late2", "late3"), late, weighted], (4e-3,), (8,), **given)
-    found += jobs(["cifar-3"], hand("late2", "interleaved*3"), (2e-3,), (8,), **given)
-    found += jobs(["cifar-5"], [*hand("late2"), late], (4e-3,), (8,), **given)
-    found += jobs(
-        ["cifar-1"], [*hand("late1", "late2", "late3"), late, weighted], (4e-3,), (16,), **given
-    )
-    wrong = [*WRONG, *(f"{name}-matrix" for name in WRONG)]
-    kinds = [*hand("growing", "joint", "late2", "fine-tuned"), *ways({"before": 0.875})]
-    found += jobs(wrong, kinds, (2e-3,), (4,), **given)
-    found += jobs(["cifar-3"], [*hand("late2"), late], (4e-3,), (16,), **given)
-    found += jobs(["cifar-5"], [*hand("late3"), weighted], (4e-3,), (8,), **given)
-    return found + jobs(wrong, kinds[:4], (4e-3,), (4,), **given)
+    ours = default("cifar-1")
+    recipes = [*hand("late2", "late2*2"), ours, *ways({"before": 1.0})]
+    found = jobs(["cifar-3"], recipes, (4e-3,), (8,), **given)
+    recipes = [*hand("late2", "interleaved*3"), ours]
+    found += jobs(["cifar-3"], recipes, (2e-3,), (8,), **given)
+    found += jobs(["cifar-1"], [*hand("late2", "late2*2", "late3"), ours], (4e-3,), (16,), **given)
+    by_hand = hand("growing", "joint", "late2", "fine-tuned")
+    wrong = [case for case in WRONG if "-2000-" in case]
+    others = [default(wrong[0]), *ways({"before": 1.0}, {"before": 0.875}, {"growth": 2.0})]
+    recipes = list(dict.fromkeys([*by_hand, *others]))
+    found += jobs(wrong, recipes, (2e-3,), (4,), **given)
+    return found + jobs(wrong, [*by_hand[:3], *others[:2]], (4e-3,), (4,), **given)
 
 
-def report(rows: list[Job]) -> list[Job]:
-    """Return the jobs on other seeds: the best by hand and the default of every case."""
+@functools.cache
+def tuning() -> list[Job]:
+    """Return the jobs that settle defaults, on the CPU: digits in an order that is not reported."""
+    given: dict[str, Any] = {"lrs": (0.01, 0.02), "ks": (8,), "seeds": cases.TUNING}
+    early = {"before": 0.9375, "weight": 2.0}
+    mixed = [early, {"before": 0.75, "weight": 2.0}, {"before": 0.875}, {"growth": 1.0}]
+    mixed += [{**early, "theta": 0.3}, {"before": 0.5, "weight": 3.0, "theta": 0.3}]
+    fresh = [*hand("late2", "interleaved", "late1"), *ways(*mixed), *NAMED]
+    reused = [*hand("fine-tuned", "late1", "late2"), *ways(*mixed[1:3]), *NAMED]
+    others = ways({"before": 0.9375, "restart": 0.5})
     found = []
-    for seed in REPORTED:
-        for owner in ("hand", "ours"):
-            for chosen in best(rows, owner).values():
-                kept = {name: chosen[name] for name in ("case", "recipe", "lr", "k")}
-                found.append({**kept, "seed": seed})
+    for proxy in ("subset", "pair", "uniform", "old", "synthetic", "teacher", "useless"):
+        own = fresh if proxy in cases.DIGITS_PROXIES else [*reused, *others]
+        found += jobs([f"digits-{n}-{proxy}" for n in cases.NETWORKS], own, **given)
     return found
 
 
-def train(todo: list[Job], path: Path, until: float, *, tiny: bool, many: int = 1) -> bool:
-    """Run the jobs that the file lacks in several processes; tell whether all are done."""
-    from experiments.ways.pool import key, run_all
-
-    if tiny:  # one of each kind
-        todo = list({(job["case"][-4:], job["recipe"][:4]): job for job in todo}.values())
-    left = until - time.time() - GRACE
-    options = {"seconds": left, "grace": GRACE, "gpu": many, "cpu": 1, "tiny": tiny}
-    run_all(todo, path, argparse.Namespace(**options))
-    known = {key(row) for row in read(str(path)) if "error" not in row}
-    return all(key(job) in known for job in todo)
-
-
-def figure(config: Any, folder: Path, until: float, *, tiny: bool) -> bool:
-    """Run the paper's figure; tell whether it is done."""
-    from experiments.cifar10 import config as settings
-    from experiments.cifar10.run import run
-
-    if tiny:
-        config = replace(settings.TINY, recipes=settings.tiny(config.recipes), passes=0.5)
-    points = run(config, folder, until=until, report=False)
-    return len({(p["method"], p["seed"]) for p in points}) == len(config.jobs())
+def report(rows: list[Job], case: str, k: int, like: tuple[str, int], seeds: Any) -> list[Job]:
+    """Return the jobs of a case on other seeds, once settings are chosen on a case like it."""
+    own = [row for row in rows if (row["case"], row["k"]) == like and row.get("validation")]
+    asked = {key(job) for job in candidates() if (job["case"], job["k"]) == like}
+    if asked - {key(row) for row in own}:
+        return []
+    ours = [row for row in own if row["recipe"] == default(case)]
+    chosen = [best(some, owner).get(like) for some, owner in ((own, "hand"), (ours, "ours"))]
+    return [
+        job for c in chosen if c for job in jobs([case], [c["recipe"]], (c["lr"],), (k,), seeds)
+    ]
 
 
-def generated(folder: Path, until: float, *, tiny: bool) -> bool:
-    """Train on a generator's images, on those it has seen, and on both; tell whether it is done."""
-    import numpy as np
-    import torch
+def plan(rows: list[Job]) -> list[Job]:
+    """Return all jobs that can be run, the most important first."""
+    rows = [*recorded(), *rows]
+    known = {key(row) for row in rows if "error" not in row}
+    rows = [row for row in rows if row.get("validation")]
+    tried = candidates()
+    of_images = [job for job in tried if job["case"] not in WRONG]
+    found = jobs(["cifar-1", "cifar-3", "cifar-5"], hand("adamw"), (2e-3,), (8,), REPORTED)
+    found += of_images + report(rows, "cifar-3", 8, ("cifar-3", 8), REPORTED)
+    found += jobs(["cifar-1"], [default("cifar-1")], (4e-3,), (8,), REPORTED)
+    found += report(rows, "cifar-1", 16, ("cifar-1", 16), REPORTED)
+    found += [job for job in tried if job["case"] in WRONG and job["lr"] == 2e-3]
+    for case, lr, by_hand in (("text-reused", 3e-3, "growing"), ("text-part", 6e-3, "late1")):
+        found += jobs([case], [default(case), *hand(by_hand)], (lr,), (8,), REPORTED)
+    found += report(rows, "cifar-5", 8, ("cifar-3", 8), REPORTED)
+    found += jobs(["cifar-3"], hand("proxy alone"), (2e-3,), (8,), REPORTED[:1])
+    found += [job for job in tried if job["case"] in WRONG]
+    found += report(rows, "cifar-3", 16, ("cifar-3", 8), REPORTED[:1])
+    for case in WRONG:
+        first, _, *rest = case.split("-")
+        found += report(rows, case, 4, ("-".join([first, "2000", *rest]), 4), REPORTED)
+    right = [case for case in WRONG if case.endswith("pair")]
+    found += jobs(right, hand("adamw"), (2e-3,), (4,), REPORTED)
+    found += report(rows, "cifar-3", 16, ("cifar-3", 8), REPORTED)
+    found += jobs(["generator"], ["hand:generate"], (3e-4,), (0,), (0,))
+    if (cases.FOLDER / "generated.npz").exists():
+        found += [job for c in GENERATED for job in jobs([c], [default(c)], (4e-3,), (8,), (0, 1))]
+    found += report(rows, "cifar-5", 16, ("cifar-3", 8), REPORTED[:1])
+    return [job for job in found + tuning() if key(job) not in known]
 
-    from experiments.generator import generate
 
-    file = cases.FOLDER / "generated.npz"
-    if not file.exists():
-        if until - time.time() < (0 if tiny else 600):
-            return False
-        file.parent.mkdir(parents=True, exist_ok=True)
-        x, y, *_ = cases.cifar_images(tiny=tiny)
-        first = cases.shuffled(len(x))[: cases.REAL]
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        count = 64 if tiny else 20_000
-        made = generate(x[first], y[first], count=count, tiny=tiny, device=device)
-        np.savez_compressed(file, images=made[0], labels=made[1])
-    names = [f"cifar-1-{name}" for name in cases.GENERATED]
-    todo = jobs(names, ["ours:default", "hand:late2"], (4e-3,), (8,), (0,))
-    todo += jobs(["cifar-1"], hand("adamw"), (4e-3,), (8,), (0,))
-    return train(todo, folder / "generator.jsonl", until, tiny=tiny)
+@functools.cache
+def recorded() -> list[Job]:
+    """Return the runs of the record, but for text: another machine has other sources."""
+    found = []
+    with RECORD.open() as file:
+        for row in csv.DictReader(file):
+            if row["case"].startswith("text") or "growth" in row["recipe"]:
+                continue
+            job = {"case": row["case"], "recipe": row["recipe"], "lr": float(row["lr"])}
+            job |= {"k": int(row["k"]), "seed": int(row["seed"])}
+            if row["held_out"] == "True":
+                job |= {"validation": True, "validation_loss": float(row["loss"])}
+            found.append(job)
+    return found
 
 
 def main() -> None:
-    """Read the command line and run the parts."""
+    """Read the command line and run what is planned."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seconds", type=float, default=math.inf, help="stop after so long")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
+    parser.add_argument("--processes", type=int, default=8, help="jobs at a time")
+    parser.add_argument("--cpu", type=int, default=1, help="jobs of small tables at a time")
     parser.add_argument("--tiny", action="store_true", help="a few steps, to try the code")
-    parser.add_argument("--processes", type=int, default=9, help="jobs at a time")
-    parser.add_argument("--parts", default="select,report,figure2,generator,figure2-seeds")
     given = parser.parse_args()
-    until, folder, tiny = time.time() + given.seconds, given.folder, given.tiny
-    options: dict[str, Any] = {"tiny": tiny, "many": given.processes}
-    folder.mkdir(parents=True, exist_ok=True)
-    cases.FOLDER = Path(os.environ.setdefault("PROXYPROX_WAYS", str(folder / "data")))
-    from experiments.cifar10.config import FIGURE2, Config
-
-    selected, reported = folder / "selected.jsonl", folder / "reported.jsonl"
-    parts = {
-        "select": lambda: train(candidates(), selected, until, **options),
-        "report": lambda: train(report(read(str(selected))), reported, until, **options),
-        "figure2": lambda: figure(FIGURE2, folder / "figure2", until, tiny=tiny),
-        "generator": lambda: generated(folder, until, tiny=tiny),
-        "figure2-seeds": lambda: figure(Config(), folder / "figure2-seeds", until, tiny=tiny),
-    }
-    left = [name for name in given.parts.split(",") if time.time() > until or not parts[name]()]
-    sys.stdout.write(f"Left: {', '.join(left) or 'nothing'}.\n")
+    given.results.parent.mkdir(parents=True, exist_ok=True)
+    limits = {"seconds": given.seconds, "gpu": given.processes, "cpu": given.cpu}
+    run_all(plan, given.results, tiny=given.tiny, **limits)
 
 
 if __name__ == "__main__":

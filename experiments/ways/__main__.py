@@ -21,8 +21,7 @@ def main() -> None:
     parser.add_argument("what", choices=("pack", "run"))
     parser.add_argument("jobs", type=Path, nargs="?")
     parser.add_argument("results", type=Path, nargs="?")
-    parser.add_argument("--seconds", type=float, default=1e9, help="take no job after so long")
-    parser.add_argument("--grace", type=float, default=40, help="then wait for so long")
+    parser.add_argument("--seconds", type=float, default=1e9, help="end after so long")
     parser.add_argument("--gpu", type=int, default=1, help="processes for text and images")
     parser.add_argument("--cpu", type=int, default=1, help="processes for the other cases")
     parser.add_argument("--tiny", action="store_true", help="a few steps, to try the code")
@@ -34,7 +33,9 @@ def main() -> None:
     else:
         from experiments.ways.pool import run_all
 
-        run_all(json.loads(given.jobs.read_text()), given.results, given)
+        jobs = json.loads(given.jobs.read_text())
+        limits = {"seconds": given.seconds, "gpu": given.gpu, "cpu": given.cpu}
+        run_all(lambda rows: jobs, given.results, tiny=given.tiny, **limits)
 
 
 if __name__ == "__main__":

@@ -114,11 +114,6 @@ def best(rows: list[Job], owner: str) -> dict[tuple[str, int], Job]:
     return found
 
 
-def read(path: str) -> list[Job]:
-    """Return the results of a file."""
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
-
-
 def wider() -> list[Job]:
     """Return the jobs that settle the default for wrong labels, on a table that is not reported."""
     kinds = [*hand("adamw"), *(f"ours:{name}" for name in WAYS if name != "target alone")]

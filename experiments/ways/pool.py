@@ -2,91 +2,121 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import queue
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+Job = dict[str, Any]
+LARGE = ("text", "cifar", "generator")
+START = 8.0
+"""Seconds that a job takes before its first step: data, and gradients that are captured."""
 
-def key(job: dict[str, Any]) -> str:
+
+def key(job: Job) -> str:
     """Return what tells jobs apart."""
     names = ("case", "recipe", "lr", "k", "seed", "validation")
     return json.dumps([job.get(name) for name in names])
 
 
-def work(jobs: Any, results: Any, device: str, limit: float, tiny: bool) -> None:
-    """Take jobs until none is left; leave out those that would end after the limit."""
+def read(path: str | Path) -> list[Job]:
+    """Return the results of a file."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def gradients(job: Job) -> int:
+    """Return how many gradients a job has."""
     from experiments.ways.cases import target_steps
+
+    return target_steps(job["case"]) * (1 if job["recipe"] == "hand:adamw" else job["k"] + 1)
+
+
+def work(jobs: Any, results: Any, device: str, tiny: bool) -> None:
+    """Run jobs until there is none."""
     from experiments.ways.recipes import run
 
-    pace = 0.0  # seconds of a gradient, in the last job
-    while time.time() < limit:
+    for job in iter(jobs.get, None):
+        begun = time.time()
         try:
-            job = jobs.get_nowait()
-        except queue.Empty:
-            break
-        begun, gradients = time.time(), target_steps(job["case"]) * (job["k"] + 1)
-        if begun + pace * gradients > limit:
-            continue
-        try:
-            results.put(run(job, device, tiny=tiny))
+            found = run(job, device, tiny=tiny)
         except Exception:  # one job must not end the others
-            results.put({**job, "error": traceback.format_exc()[-600:]})
-        pace = (time.time() - begun) / gradients
-    results.put(None)
+            found = {**job, "error": traceback.format_exc()[-600:]}
+        results.put((found, (time.time() - begun - START) / gradients(job)))
 
 
-def run_all(jobs: list[dict[str, Any]], path: Path, given: argparse.Namespace) -> None:
-    """Run the jobs that the file does not have."""
+def run_all(
+    plan: Callable[[list[Job]], list[Job]], path: Path, *, tiny: bool = False,
+    seconds: float = 1e9, gpu: int = 1, cpu: int = 1,
+) -> None:  # fmt: skip
+    """Run what is planned, in its order, and write every result at once.
+
+    Parameters
+    ----------
+    plan : callable
+        Returns the jobs to run, given the results so far; those that have one are left out.
+    path : Path
+        Where results are, and are added to.
+    tiny : bool
+        A few steps each.
+    seconds : float
+        When to end; jobs that would take longer are not begun.
+    gpu, cpu : int
+        Processes for text and images, and for digits and tables.
+    """
     import torch
 
-    known = set()
-    if path.exists():
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
-        known = {key(row) for row in rows if "error" not in row}
-    jobs = [job for job in jobs if key(job) not in known]
-    limit, device = time.time() + given.seconds, "cuda" if torch.cuda.is_available() else "cpu"
-    heavy = [job for job in jobs if job["case"].startswith(("text", "cifar"))]
-    light = [job for job in jobs if job not in heavy]
-    if any(job["case"].startswith("cifar") for job in heavy) and not given.tiny:
-        from experiments.ways.cases import cifar_arrays
-
-        cifar_arrays()  # decoded once, for all processes
+    until, rows = time.time() + seconds, read(path) if path.exists() else []
+    begun = {key(row) for row in rows if "error" not in row}
     context = multiprocessing.get_context("spawn")
-    results, workers, queues = context.Queue(), [], []
-    for some, count, where in ((heavy, given.gpu, device), (light, given.cpu, "cpu")):
-        waiting = context.Queue()
-        queues.append(waiting)  # alive until every process has begun
-        for job in some:
-            waiting.put(job)
-        time.sleep(0.2)
-        arguments = (waiting, results, where, limit, given.tiny)
-        number = min(count, len(some))
-        workers += [context.Process(target=work, args=arguments) for _ in range(number)]
+    results, queues, workers = context.Queue(), {}, []
+    free, pace = {True: gpu, False: cpu}, dict[str, float]()
+    for large, count in free.items():
+        queues[large] = context.Queue()
+        device = "cuda" if large and torch.cuda.is_available() else "cpu"
+        arguments = (queues[large], results, device, tiny)
+        workers += [context.Process(target=work, args=arguments) for _ in range(count)]
+
+    def kind(job: Job) -> str:
+        return str(job["case"].partition("-")[0])
+
+    def suits(job: Job, large: bool) -> bool:
+        ends = time.time() + START + pace.get(kind(job), 0.0) * gradients(job)
+        return (kind(job) in LARGE) == large and key(job) not in begun and ends < until
+
     for worker in workers:
         worker.start()
-    left = len(workers)
+    running = 0
     with path.open("a") as file:
-        while left and time.time() < limit + given.grace and any(w.is_alive() for w in workers):
+        while time.time() < until and any(worker.is_alive() for worker in workers):
+            planned = plan(rows)
+            for large in free:
+                while free[large]:
+                    job = next((job for job in planned if suits(job, large)), None)
+                    if job is None:
+                        break
+                    queues[large].put(job)
+                    begun.add(key(job))
+                    free[large] -= 1
+                    running += 1
+            if not running:
+                break
             try:
-                found = results.get(timeout=1.0)
+                found, took = results.get(timeout=max(0.1, until - time.time()))
             except queue.Empty:
-                continue
-            if found is None:
-                left -= 1
-                continue
+                break
+            running -= 1
+            free[kind(found) in LARGE] += 1
+            pace[kind(found)] = max(0.0, took)
+            rows.append(found)
             print(json.dumps(found), file=file, flush=True)
-            short = {
-                k: found[k] for k in ("case", "recipe", "lr", "seed", "test_loss") if k in found
-            }
-            accuracy = found.get("test_accuracy", found.get("error", ""))
-            line = [*short.values(), accuracy, found.get("seconds")]
-            sys.stdout.write(" ".join(map(str, line)) + "\n")
+            names = ("case", "recipe", "lr", "k", "seed", "test_loss", "test_accuracy", "error")
+            shown = [found[name] for name in (*names, "seconds") if name in found]
+            sys.stdout.write(" ".join(map(str, shown)) + "\n")
             sys.stdout.flush()
     for worker in workers:
         worker.terminate()

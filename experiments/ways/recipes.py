@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from experiments.ways.cases import CapturedProxy, Case, make
+from experiments.ways.cases import CapturedProxy, Case, make, make_images
 from proxyprox.torch import WAYS, Candidate, Proxied, Way, choose_way, default_way
 
 HAND = ("adamw", "interleaved", "late1", "late2", "late3", "growing", "fine-tuned", "joint")
@@ -114,6 +114,9 @@ def run(job: dict[str, Any], device: str, *, tiny: bool = False) -> dict[str, An
     """
     begun = time.perf_counter()
     torch.set_num_threads(1)
+    if job["case"] == "generator":
+        make_images(device, tiny=tiny)
+        return {**job, "seconds": round(time.perf_counter() - begun, 1)}
     owner, _, recipe = job["recipe"].partition(":")
     validation = job.get("validation", False)
     found: dict[str, Any] = {}

@@ -11,9 +11,10 @@ import pytest
 pytest.importorskip("torch")
 
 from experiments.generator import generate
-from experiments.networks import candidates, report
+from experiments.networks import SELECT, plan
 from experiments.ways import cases
 from experiments.ways.jobs import best, select
+from experiments.ways.pool import key, read
 from experiments.ways.recipes import HAND, by_hand, run
 
 
@@ -50,20 +51,32 @@ def test_settings_are_chosen_on_held_out_rows():
 
 
 def test_what_a_gpu_is_asked_for():
-    rows = [{**job, "validation_loss": len(job["recipe"])} for job in candidates()]
-    chosen = report(rows)
-    assert len(chosen) == 3 * 2 * len({(job["case"], job["k"]) for job in rows})
-    assert {job["seed"] for job in chosen} == {0, 1, 2}
+    rows = []
+    while todo := plan(rows):
+        assert all(job["seed"] in (0, 1, 2, SELECT, *cases.TUNING) for job in todo)
+        rows += [{**job, "validation_loss": len(job["recipe"])} for job in todo]
+    tried = [row for row in rows if row.get("validation")]
+    assert {row["seed"] for row in tried} == {SELECT}
+    reported = {row["case"] for row in rows if row["seed"] in (0, 1, 2)}
+    assert {"cifar-5", "cifar-500-uniform-matrix", "text-part"} <= reported
+
+
+def test_images_of_a_generator():
     pixels = np.zeros((20, 32, 32, 3), dtype=np.uint8)
-    images, labels = generate(pixels, np.arange(20) % 10, count=12, tiny=True, device="cpu")
+    images, labels = generate(
+        pixels, np.arange(20) % 10, steps=3, count=12, tiny=True, device="cpu"
+    )
     assert images.shape == (12, 32, 32, 3)
     assert labels.tolist() == [*range(10), 0, 1]
 
 
 @pytest.mark.slow
-def test_the_whole_command_in_miniature_goes_on_where_it_stopped(tmp_path):
-    command = [sys.executable, "-m", "experiments.networks", str(tmp_path), "--tiny"]
-    for more, left in ((("--parts", "select,generator"), "Left: nothing."), ((), "Left: nothing.")):
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
-        assert done.stdout.endswith(f"{left}\n")
-    assert (tmp_path / "reported.jsonl").exists()
+def test_the_command_in_miniature_goes_on_where_it_stopped(tmp_path):
+    path = tmp_path / "results.jsonl"
+    command = [sys.executable, "-m", "experiments.networks", str(path), "--tiny", "--seconds", "20"]
+    before = 0
+    for _ in range(2):
+        subprocess.run([*command, "--cpu", "0"], capture_output=True, text=True, check=True)
+        found = read(path)
+        assert len(found) == len(set(map(key, found))) > before
+        before = len(found)

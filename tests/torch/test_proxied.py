@@ -98,8 +98,10 @@ def by_hand(way):
         step(cheap())
         taken += 1
     for k in range(STEPS):
-        share = min(1.0, (k + 1) / (STEPS - 1)) ** (1 / (1 + way.growth))
-        due = round(way.proxy_steps * STEPS * (way.before + (1 - way.before) * share))
+        share, every = min(1.0, (k + 1) / (STEPS - 1)), way.proxy_steps * STEPS
+        left = STEPS + (1 - way.before) * every
+        found = way.before * every + left * share ** (1 / (1 + way.growth)) - STEPS * share
+        due = round(min(every, found))
         g = gradient(TARGET[k % 4])
         if way.theta and due > taken:
             new = [x - y for x, y in zip(g, cheap(), strict=True)]

@@ -42,6 +42,8 @@ class Proxied(ProxyOptimizer):
     ==============  ===========================================================================
     "late"          all proxy steps first, at a constant rate; then the target, while the rate
                     falls. The default if ``target_steps`` is known
+    "weighted"      the same, but the target's gradients count twice, and one proxy step in sixteen
+                    stays between them
     "growing"       target steps become more and more frequent
     "interleaved"   as many proxy steps after every target step. The default otherwise
     "joint"         the same, and the target's step also has the gradient of a proxy batch

@@ -29,12 +29,13 @@ SCHEDULE = SchedulePolicy()
 class Way:
     r"""A schedule of target steps and proxy steps.
 
-    A run has T target steps and N = ``proxy_steps``·T proxy steps. When a share p of the target
-    steps is done, so is this share of the proxy steps:
+    A run has T target steps and N = ``proxy_steps``·T proxy steps, bN of them before the first
+    target step. When a share p of the target steps is done, so is this share of the steps of both
+    kinds that remain:
 
-    .. math:: S(p) = b + (1 - b)\, p^{1 / (1 + q)},
+    .. math:: S(p) = p^{1 / (1 + q)},
 
-    b of them before the first target step. With q > 0 the target's share of the steps grows. The
+    so that with q > 0 the target's share of the steps grows like their number to the power q. The
     learning rate is constant up to the first planned target step, and falls as half a cosine over
     the steps that remain, of both kinds; a short warm-up comes first.
 
@@ -103,10 +104,12 @@ class Way:
         """Return how many proxy steps are due when some target steps are done."""
         if total is None:
             return self.proxy_steps * done
+        every = self.proxy_steps * total
+        first = self.before * every
         # The last step is one on the target.
         share = min(1.0, done / max(1, total - 1))
-        progress: float = self.before + (1 - self.before) * share ** (1 / (1 + self.growth))
-        return round(self.proxy_steps * total * progress)
+        later: float = (total + every - first) * share ** (1 / (1 + self.growth)) - total * share
+        return round(min(every, first + max(0.0, later)))
 
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate's factor after some steps of both kinds."""
@@ -124,6 +127,7 @@ class Way:
 
 WAYS = {
     "late": Way(before=1.0),
+    "weighted": Way(before=0.9375, weight=2.0),
     "interleaved": Way(),
     "growing": Way(growth=2.0),
     "joint": Way(joint=True),
@@ -166,7 +170,10 @@ def default_way(
     True
     """
     one_of("target_rows", target_rows, ("fresh", "reused"))
+    fresh = {"part": "weighted"}
     reused = {"wrong labels": "fine-tuned", "teacher": "fine-tuned"}
-    one_of("proxy", proxy, ("part", "other data", *reused))
-    name = "late" if target_rows == "fresh" else reused.get(proxy, "growing")
+    one_of("proxy", proxy, ("other data", *fresh, *reused))
+    name = reused.get(proxy, "growing")
+    if target_rows == "fresh":
+        name = fresh.get(proxy, "late")
     return as_way(name, proxy_steps)
