@@ -108,17 +108,17 @@ def choose_ends(
     """Return the steps to take at most and the tolerances, if the gradients may end the run."""
     exact = bool(getattr(method, "exact", False)) or is_exact(problem.objective)
     numbers = {
-        name: number for name, number in (("tol", tol), ("atol", atol)) if number is not None
+        name: nonnegative(name, number, "It bounds the gradient's norm.")
+        for name, number in (("tol", tol), ("atol", atol))
+        if number is not None
     }
-    for name, number in numbers.items():
-        numbers[name] = nonnegative(name, number, "It bounds the gradient's norm.")
-        if not exact:
-            remedy = (
-                "Limit steps or the budget, name a method of full gradients such as "
-                'DANE(eta="auto"), or give an objective of exact ones the attribute exact=True.'
-            )
-            allowed = "left out if gradients are sampled: noise never gets small"
-            raise ValueError(message(name, number, allowed, remedy))
+    if numbers and not exact:
+        remedy = (
+            "Limit steps or the budget, name a method of full gradients such as "
+            'DANE(eta="auto"), or give an objective of exact ones the attribute exact=True.'
+        )
+        allowed = "left out if gradients are sampled: noise never gets small"
+        raise ValueError(message(*next(iter(numbers.items())), allowed, remedy))
     ends = (numbers.get("tol", 0.0), numbers.get("atol", 0.0)) if numbers else None
     if steps is None and limits is None:
         if ends is None and not exact:
@@ -165,11 +165,10 @@ def complete_parts(
     _check_method(method, problem)
     if expected_steps is not None:
         whole("expected_steps", expected_steps)
-    if method.defaults() is None:
-        for name, part in (("inner", inner), ("stop", stop)):
-            if part is not None:
-                allowed = f"left out: {type(method).__name__} solves no subproblems"
-                raise TypeError(message(name, part, allowed, "Or name another method."))
+    for name, part in (("inner", inner), ("stop", stop)):
+        if method.defaults() is None and part is not None:
+            allowed = f"left out: {type(method).__name__} solves no subproblems"
+            raise TypeError(message(name, part, allowed, "Or name another method."))
     start, note = find_start(problem, w0, ledger)
     proxy = problem.proxy if method.uses_proxy else Zero()
     inner, why_inner = _choose_inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
@@ -250,11 +249,10 @@ def find_start(problem: Problem, w0: Any, ledger: Ledger) -> tuple[Vector, str]:
         start = inside
     if not wanted:
         return start, note
-    found, begun = None, time.perf_counter()
-    if not isinstance(problem.proxy, Zero):
-        proxy = proxy_for(problem.proxy, ledger, start)
-        found = find_minimum(proxy, start, penalty=problem.penalty)
-        ledger.seconds += time.perf_counter() - begun
+    begun, proxy = time.perf_counter(), proxy_for(problem.proxy, ledger, start)
+    zero = isinstance(problem.proxy, Zero)
+    found = None if zero else find_minimum(proxy, start, penalty=problem.penalty)
+    ledger.seconds += time.perf_counter() - begun
     if found is None:
         return start, "No minimum of the proxy was found to start at: the run began as without it."
     return found, ""
@@ -294,26 +292,25 @@ def _check_method(method: Any, problem: Problem) -> None:
 def _choose_inner(
     inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
 ) -> tuple[Any, str]:
-    if not (inner is None or isinstance(inner, Auto) or offers(inner, "solve")):
-        raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
-    own = getattr(method.defaults(), "inner", None)
+    own, choose = getattr(method.defaults(), "inner", None), inner is None
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))
-    if inner is None and suits and penalty is None:
+    if choose and suits and penalty is None:
         return own, f" (the default of {type(method).__name__})"
-    if (inner is None or isinstance(inner, Auto)) and facts_of(proxy).helper is not None:
-        return Nested(), " (picked because the proxy has a proxy of its own)"
-    if inner is None or isinstance(inner, Auto):
-        inner, reason = Auto().choose(proxy, penalty, size)
-        return inner, f" (picked because {reason})"
+    picked, reason = Auto().choose(proxy, penalty, size)
+    if choose or isinstance(inner, Auto):
+        if facts_of(proxy).helper is not None:
+            return Nested(), " (picked because the proxy has a proxy of its own)"
+        return picked, f" (picked because {reason})"
+    if not offers(inner, "solve"):
+        raise TypeError(message("inner", inner, "an inner solver, such as Newton()"))
     if penalty is not None and not inner.handles_penalty:
         raise TypeError(
             f"inner={inner!r} cannot minimise a non-smooth penalty such as {penalty!r}. "
             f"Use {ProximalGradient.__name__}() or leave inner out."
         )
-    picked = type(Auto().choose(proxy, penalty, size).solver).__name__
-    instead = f"Use {picked}(), or leave inner out."
+    instead = f"Use {type(picked).__name__}(), or leave inner out."
     if "smoothness" in needs_of(inner) and hasattr(inner, "step_size"):
-        instead = f"Give {type(inner).__name__} a step_size, use {picked}(), or leave inner out."
+        instead = f"Give {type(inner).__name__} a step_size, or: {instead}"
     require(f"inner={inner!r}", "proxy", proxy, needs_of(inner), instead)
     return inner, ""
 
@@ -346,14 +343,11 @@ def require_countable(problem: Any, method: Any, limits: Budget | None) -> None:
     objective, proxy = getattr(problem, "objective", None), getattr(problem, "proxy", None)
     free = isinstance(proxy, Zero) or not getattr(method, "uses_proxy", True)
     uncounted = {"proxy_gradients": "the method uses no proxy"} if free else {}
-    for name in ("cost", "epsilon"):
-        if getattr(objective, name, None) is None:
-            uncounted[name] = f"{type(objective).__name__} has no {name}(…)"
-    if getattr(objective, "evaluations", None) is None:
-        uncounted["target_calls"] = f"{type(objective).__name__} counts no evaluations"
+    for name, part in {"cost": "cost", "epsilon": "epsilon", "target_calls": "evaluations"}.items():
+        if getattr(objective, part, None) is None:
+            uncounted[name] = f"{type(objective).__name__} has no {part}"
     for name, reason in uncounted.items():
-        limit = getattr(limits, name, None)
-        if limit is not None:
+        if (limit := getattr(limits, name, None)) is not None:
             allowed = "a limit on something that this run counts"
             remedy = f"Here {reason}: limit something else."
             raise ValueError(message(f"Budget.{name}", limit, allowed, remedy))
@@ -363,5 +357,4 @@ def planned_steps(steps: int | None, limits: Budget | None, method: Any) -> int 
     """Return how many outer steps a run will take, if its limits tell."""
     if steps is not None or limits is None or limits.target_gradients is None:
         return steps
-    each = 2 if getattr(method, "two_points", False) else 1
-    return max(1, int(limits.target_gradients) // each)
+    return max(1, int(limits.target_gradients) // (1 + getattr(method, "two_points", False)))

@@ -98,15 +98,6 @@ class Answers(NamedTuple):
     along: Array
     penalty: Array
 
-    @property
-    def path(self) -> Array:
-        """The change since x_0 by the trapezoidal rule along the path."""
-        return self.along + self.penalty
-
-    def moved(self) -> Answers:
-        """Return the answers away from the start."""
-        return Answers(*np.array(self)[:, self.distance > 0])
-
 
 WIDTH = len(Answers._fields)
 
@@ -422,29 +413,26 @@ def stalled(parts: Any, state: Any) -> bool:
     return not 0 < ahead <= norm(last - w) / 2
 
 
-@dataclass(frozen=True)
-class _End:
-    """The end of a path: its late answers, and the size of gradients at first and now."""
+class _End(NamedTuple):
+    """The end of a path: its late answers, the size of gradients at first and now, if it grew."""
 
     late: Answers
     newest: Answers
     first_size: float
     size: float
-
-    @property
-    def grown(self) -> bool:
-        """Whether gradients are much larger than at first."""
-        return self.size >= POLICY.grown * self.first_size
+    grown: bool
 
 
 def _end(path: GradientPath) -> _End | None:
     """Return the end of a path; None if it never left its start."""
     if len(path) < 2 or not path.last.distance > 0:
         return None
-    late = path.newest(max(POLICY.late, len(path) // 4)).moved()
+    late = path.newest(max(POLICY.late, len(path) // 4))
+    late = Answers(*np.array(late)[:, late.distance > 0])
     newest, norms = (path.newest(1) if path.exact else late), path.answers(0, POLICY.late).norm
     first = norms[0] if path.exact else min(np.median(norms), norms[:2].max())
-    return _End(late, newest, float(first), float(np.median(newest.norm)))
+    size = float(np.median(newest.norm))
+    return _End(late, newest, float(first), size, size >= POLICY.grown * first)
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -510,16 +498,16 @@ def _climbs(path: GradientPath, end: _End, steps: int) -> bool:
         outward = np.mean(late.slope > 0) >= POLICY.mostly
         return bool(steep and outward and np.median(late.line) > 0 and steps >= POLICY.late)
     few = path.newest(1 if end.grown else 2)
-    return bool(np.all((few.line > 0) & (few.path > 0)))
+    return bool(np.all((few.line > 0) & (few.along + few.penalty > 0)))
 
 
 def judge_by_gradients(result: Result) -> Result:
     """Return the result of a run without values, its status and message corrected by gradients."""
-    found = result.doubt
-    if found is None or not (result.status.success or result.status is Status.RUNNING):
+    found, status = result.doubt, result.status
+    if found is None or not (status.success or status is Status.RUNNING):
         return result
     text = f"{found.status.value} {found.text}"
-    if result.status is Status.RUNNING:
+    if status is Status.RUNNING:
         return replace(result, message=f"{result.message} {text}")
     return replace(result, status=found.status, message=f"{text} {result.message}")
 
@@ -536,18 +524,15 @@ def judge_outcome(
     depends on what it says. ``measured`` and ``guarded`` say whether ``eta="auto"`` and a safeguard
     were on.
     """
-    faults: list[str] = []
-    first, last = path.known_values(problem, w0, result.w)
-    if first is None:
-        first = value_for_report(problem, w0, faults, result.ledger)
-    if last is None:
-        last = value_for_report(problem, result.w, faults, result.ledger)
-    values = None if first is None or last is None else (first, last)
+    faults, used = list[str](), result.ledger
+    first, last = (
+        value_for_report(problem, w, faults, used) if known is None else known
+        for w, known in zip((w0, result.w), path.known_values(problem, w0, result.w), strict=True)
+    )
     if first is not None and math.isnan(first):
         faults.append("it is NaN at the start")
-    if faults:
-        values = None
-        faults = [f"The objective's value could not be used ({faults[0]}): check it."]
+    values = None if faults or first is None or last is None else (first, last)
+    faults = [f"The objective's value could not be used ({each}): check it." for each in faults[:1]]
     status, note = _status(result, path, w0, values)
     if values is not None and is_above(*values, result.w):
         answer, least = path.lowest(problem, w0, values[0])
@@ -556,22 +541,21 @@ def judge_outcome(
             f"The loss was {values[0]:.6g} at the start and {values[1]:.6g} at the end, so the "
             f"answer is the {whose}."
         )
-        gradient = path.gradient if path.exact and same_point(path.point, answer) else None
-        jac = None if gradient is None else copy_array(gradient)
+        known = path.exact and same_point(path.point, answer)
+        jac = copy_array(path.gradient) if known else None
         last, values = least, (values[0], least)
         result = replace(result, w=copy_array(answer), jac=jac)
     parts = [result.message, note]
     if status is not result.status:
+        parts = [status.value, note, result.message]
         untried = [] if measured else ["A smaller eta", "eta='auto'"]
         untried += [] if guarded else ["safeguard=True"]
         helps = f"{' or '.join(untried)} should help." if untried else ""
-        parts = [status.value, note, result.message]
         cause = "Check the gradient against the value too, with scipy.optimize.check_grad."
         if status is Status.ABOVE_START and not path.exact:
             cause = "Near the minimum noisy gradients lead up too: larger batches help there."
         parts += [] if status is Status.INNER_RULE_FAILED else [helps, cause]
-    text = " ".join(part for part in [*parts, *faults] if part)
-    fun = math.nan if last is None else last
+    text, fun = " ".join(filter(None, [*parts, *faults])), math.nan if last is None else last
     return replace(result, values=values, fun=fun, status=status, message=text)
 
 
@@ -600,7 +584,7 @@ def _status(
 
 def _mostly_failed(rows: list[StepRecord], still: float, small: float) -> bool:
     """Tell whether the inner rule failed in most steps, by more than rounding."""
-    farthest = max((row.displacement for row in rows), default=0.0)
+    farthest = max(row.displacement for row in rows)
     failed = sum(
         row.held is False and row.displacement > still * farthest and not row.residual <= small
         for row in rows

@@ -141,10 +141,9 @@ class Check:
         held_out = count_words(self.batches, "batch", "batches")
         if self.standard_error > 0:
             held_out += f", ± one standard error; {self.needed:.2g} of them drop an arm"
-        if abs(self.gap) <= self.rounding:
-            pair = f"{self.arm} and {self.rival}"
-            return f"the held-out losses of {pair} are equal up to rounding ({held_out})"
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
+        if abs(self.gap) <= self.rounding:
+            return f"the held-out losses of {worse} and {better} are equal but for rounding"
         size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
         return f"the held-out loss of {better} is lower than that of {worse} by {size}"
 
@@ -278,13 +277,10 @@ class SafeguardedRun:
 
     def price(self, query: Query) -> dict[str, float]:
         """Return what the step costs, its rival's share and the last comparisons included."""
-        other = self._twin()
-        used, new = other._plan(query.batch, ahead=1)
-        last = Purchase(query.batch, used * other._points_at_end(query.batch), new)
-        price = other._price([*other._purchases_of_step(query), last])
-        # The rival's question, if it has one of its own, stays open.
-        self._become(other)
-        return price
+        used, new = self._plan(query.batch, ahead=1)
+        last = Purchase(query.batch, used * self._points_at_end(query.batch), new)
+        rivals = [Purchase(query.batch, len(rival.points), 0) for rival in self._going[1:]]
+        return self._price([Purchase(query.batch, len(query.points), 1), *rivals, last])
 
     def tell(self) -> Step:
         """Let every arm take its step on the batch, then compare them if it is time.
@@ -372,8 +368,7 @@ class SafeguardedRun:
 
     @property
     def _going(self) -> list[Run]:
-        arms = ((self.state.proxy, self.run), (self.state.rival, self.rival))
-        return [run for going, run in arms if going]
+        return [self.run] * self.state.proxy + [self.rival] * self.state.rival
 
     def _ask_rival(self) -> None:
         """Get the rival's answer on the same batch."""
@@ -469,13 +464,6 @@ class SafeguardedRun:
 
     # -- held-out batches, and what they and the steps cost -----------------------------------
 
-    def _draw(self) -> Any:
-        """Draw a held-out batch."""
-        rng = self.rival.rng
-        batch = copy_tree(self.problem.objective.sample(rng))
-        self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
-        return batch
-
     @property
     def _typical_batch(self) -> Any:
         """A batch like those to come."""
@@ -504,11 +492,6 @@ class SafeguardedRun:
         """Return at how many points held-out batches will be evaluated at the end."""
         return len(NODES) * (len(self._going) - 1 + has_rows(self.problem.objective, batch))
 
-    def _purchases_of_step(self, query: Query) -> list[Purchase]:
-        """Return what the arms pay for in one step."""
-        rivals = [Purchase(query.batch, len(rival.points), 0) for rival in self._going[1:]]
-        return [Purchase(query.batch, len(query.points), 1), *rivals]
-
     def _draw_held_out(self, points: int, *, on_the_way: bool = False) -> list[Any]:
         """Return batches to compare at some points, as many as can be paid; charge new samples.
 
@@ -525,27 +508,27 @@ class SafeguardedRun:
         samples = self.state.of_held_out
         for batch in [*earlier, *[None] * new]:
             fresh = batch is None
-            batch = self._draw() if fresh else batch
+            if fresh:
+                batch = copy_tree(self.problem.objective.sample(rng := self.rival.rng))
+                self.rival.state = replace(self.rival.state, rng=rng.bit_generator.state)
+                samples += self._samples_of(batch)
             purchases.append(Purchase(batch, points, int(fresh)))
-            samples += self._samples_of(batch) if fresh else 0
             # Batches differ in size: the next may be larger than those that were planned with.
             if self._too_dear(purchases) or 100 * samples > POLICY.most * self.state.of_run:
                 break
             drawn.append((batch, fresh))
         if len(drawn) < 2:
             return []
-        bought = [batch for batch, fresh in drawn if fresh]
+        bought, held_out = [batch for batch, fresh in drawn if fresh], self.state.held_out
         paid = sum(map(self._samples_of, bought))
         self.ledger.target_samples += paid
-        self._note(of_held_out=self.state.of_held_out + paid)
-        self._note(held_out=self.state.held_out.append(*bought))
+        self._note(of_held_out=self.state.of_held_out + paid, held_out=held_out.append(*bought))
         return [*bought, *(batch for batch, fresh in drawn if not fresh)]
 
     def _earlier_check(self, arm: str, rival: str) -> Check | None:
         """Return what was found when these two were compared as they are now."""
         now = self.state.steps, arm, rival
-        same = (c for c in self.state.checks if (c.step, c.arm, c.rival) == now)
-        return next(same, None)
+        return next((c for c in self.state.checks if (c.step, c.arm, c.rival) == now), None)
 
     def _compare(
         self, arm: str, a: Vector, rival: str, b: Vector, held_out: list[Any]
