@@ -88,6 +88,10 @@ def run_all(
         ends = time.time() + START + pace.get(kind(job), 0.0) * gradients(job)
         return (kind(job) in LARGE) == large and key(job) not in begun and ends < until
 
+    if not tiny and any(kind(job) == "cifar" for job in plan(rows)):
+        from experiments.ways.cases import cifar_arrays
+
+        cifar_arrays()  # decoded once, for all processes
     for worker in workers:
         worker.start()
     running = 0
