@@ -43,7 +43,7 @@ def objectives(target):
     return {
         "rows": target,
         "functions": by_functions(target),
-        "not repeatable": by_functions(target, repeatable=False, cost=lambda batch: 0.5),
+        "priced": by_functions(target, cost=lambda batch: 0.5),
         "growing batches": sizes,
         "exact": target.with_batch_size(None),
         "private": Private(target),
@@ -52,12 +52,12 @@ def objectives(target):
 
 CASES = [
     *((name, "target_gradients", limit)
-      for name in ("rows", "functions", "not repeatable", "exact", "private", "growing batches")
+      for name in ("rows", "functions", "priced", "exact", "private", "growing batches")
       for limit in (16, 50, 131)),
     *((name, "target_samples", limit)
-      for name in ("rows", "functions", "not repeatable", "growing batches")
+      for name in ("rows", "functions", "priced", "growing batches")
       for limit in (400, 700, 3001)),
-    *(("not repeatable", "cost", limit) for limit in (5, 31)),
+    *(("priced", "cost", limit) for limit in (5, 31)),
     *(("private", "epsilon", limit) for limit in (0.5, 1.3)),
 ]  # fmt: skip
 

@@ -122,16 +122,6 @@ def test_a_user_s_own_loss_may_say_so():
     assert not known(one, Own(2 * np.eye(4)))
 
 
-def test_if_delta_is_zero_fewer_gradients_are_spent_on_measuring():
-    target = pp.logistic_regression(X, Y == 1, batch_size=6)
-    proxies = target.label_free(X.copy()), target.subsample(8, rng=0)
-    paid = [
-        pp.minimize(pp.Problem(target, proxy), steps=40, rng=0).ledger.target_gradients
-        for proxy in proxies
-    ]
-    assert 40 < paid[0] < paid[1]
-
-
 def test_fingerprints_tell_losses_apart_by_data_and_settings_alone():
     def target(X=X, **options):
         return pp.logistic_regression(X, Y > 0, l2=0.1, batch_size=6, **options)

@@ -290,7 +290,7 @@ def _check_method(method: Any, problem: Problem) -> None:
 
 
 def _choose_inner(
-    inner: Any | None, method: Any, proxy: Any, penalty: Any | None, size: int
+    inner: Any, method: Any, proxy: Any, penalty: Any, size: int
 ) -> tuple[Any, str]:
     own, choose = getattr(method.defaults(), "inner", None), inner is None
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))

@@ -405,9 +405,9 @@ class Private:
         delta = require_delta(delta, self.n_nominal)
         epsilon = check.positive("epsilon", epsilon)
         self.clip, self.l2 = require_clip(clip), check.nonnegative("l2", l2)
-        self._rows = objective
-        if not check.offers(objective, "zeros", "clipped_sum") or not hasattr(objective, "dim"):
-            raise TypeError(message("objective", objective, "PrivateRows, or an object like them"))
+        rows = self._rows = objective
+        if not check.offers(rows, "zeros", "clipped_sum") or not hasattr(rows, "dim"):
+            raise TypeError(message("objective", rows, "PrivateRows, or an object like them"))
         self.dim, self.zeros = self._rows.dim, self._rows.zeros
         metric = Euclidean(self.dim) if metric is None else metric
         self.metric: Any = metric if check.offers(metric, "whiten") else Metric.of(metric)

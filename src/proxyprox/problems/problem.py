@@ -466,6 +466,10 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
             remedy = "The problem does not know its number d of parameters: pass w0=np.zeros(d)."
             raise ValueError(message("w0", None, "a starting point", remedy))
         w0 = np.zeros(size) if known[1] is None else zeros_like(known[1])
+    if callable(w0) or hasattr(w0, "gradient"):
+        # The second argument of minimize is no proxy.
+        remedy = "If this is the proxy, write minimize(Problem(target, proxy))."
+        raise TypeError(message("w0", w0, "a starting point", remedy))
     start = check_vector("w0", w0, size)
     for own in known:
         zeros = start if own is None else own
