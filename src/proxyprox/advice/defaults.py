@@ -289,9 +289,7 @@ def _check_method(method: Any, problem: Problem) -> None:
         )
 
 
-def _choose_inner(
-    inner: Any, method: Any, proxy: Any, penalty: Any, size: int
-) -> tuple[Any, str]:
+def _choose_inner(inner: Any, method: Any, proxy: Any, penalty: Any, size: int) -> tuple[Any, str]:
     own, choose = getattr(method.defaults(), "inner", None), inner is None
     suits = own is not None and all(has(proxy, need) for need in needs_of(own))
     if choose and suits and penalty is None:
