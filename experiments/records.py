@@ -338,26 +338,36 @@ class Quoted:
     """What the expressions of ``docs/numbers.toml`` see of a record.
 
     ``data`` is the JSON; ``rows`` are the lines of a CSV or JSONL, or the list that a JSON is, with
-    numbers as such. ``each(key, **conditions)`` are the values of those rows in which the fields
-    have the values named; ``middle`` and ``mean`` are of these. ``short`` writes 9.5e-4.
+    numbers as such; ``summary.json#lines`` has the list "lines" of a JSON as rows, and a page in
+    Markdown the lines of its tables, by the heads of their columns.
+    ``each(key, **conditions)`` are the values of those rows in which the fields have the values
+    named; ``middle`` and ``mean`` are of these. ``short`` writes 9.5e-4.
 
     Parameters
     ----------
-    path : Path
-        The record.
+    record : str
+        The record below ``docs/results``, "#" and a list of it if need be.
+    root : Path, optional
+        The repository.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, record: str, root: Path = ROOT) -> None:
+        name, _, part = record.partition("#")
+        path = root / RESULTS / name
         text = path.read_text("utf-8")
-        self.data = json.loads(text) if path.suffix == ".json" else None
+        self.data: Any = None
         if path.suffix == ".csv":
             self.rows = [
                 {k: _number(v) for k, v in row.items()} for row in csv.DictReader(io.StringIO(text))
             ]
         elif path.suffix == ".jsonl":
             self.rows = [json.loads(line) for line in text.splitlines()]
+        elif path.suffix == ".md":
+            self.rows = list(_table_rows(text))
         else:
-            self.rows = self.data if isinstance(self.data, list) else []
+            self.data = json.loads(text)
+            rows = self.data[part] if part else self.data
+            self.rows = rows if isinstance(rows, list) else []
 
     def each(self, key: str, **conditions: Any) -> list[Any]:
         """Return the values of the rows in which these fields have these values."""
@@ -387,6 +397,19 @@ class Quoted:
         own = ("data", "rows", "each", "middle", "mean", "short")
         names = {name: getattr(self, name) for name in own}
         return eval(f"({expression})", {**vars(statistics), **vars(math), **names})
+
+
+def _table_rows(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the lines of all tables of a page."""
+    head: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip(" *`") for cell in line.strip().strip("|").split("|")]
+        if not line.startswith("|"):
+            head = []
+        elif not head:
+            head = cells
+        elif set(line) - set("|-: "):
+            yield dict(zip(head, map(_number, cells), strict=False))
 
 
 def _number(text: str) -> Any:
@@ -419,7 +442,7 @@ def fill_sentences(*, write: bool, root: Path = ROOT) -> list[str]:
         found = _as_pattern(one["text"]).search(text)
         where = f"{one['page']}: {one['text'][:60]!r}"
         try:
-            record = Quoted(root / RESULTS / one["record"])
+            record = Quoted(one["record"], root)
             right = one["text"].format(*record.value(one["values"]))
         except (LookupError, TypeError, ValueError, OSError) as error:
             differing.append(f"{where}: {one['record']} must be made anew: {error!r}")
