@@ -17,9 +17,10 @@ with several numbers stand in ``docs/numbers.toml``: the page, the record, the w
 each number, and an expression for the list of them, see :class:`Quoted`. With ``--write`` all of
 these are written again; without it one that differs ends the command with status 1.
 
-``--rerun`` runs the commands of the records that are older than their files, several at a time,
-and of those only whose names are given. A command that is not done after ``--within`` seconds is
-ended, and its record stays as it was.
+``--plan`` prints the commands of the records that are older than their files, with the seconds
+that they took the last time, and why one cannot be run as it stands; of those only whose names
+are given. ``--rerun`` runs them, several at a time. A command that is not done after ``--each``
+seconds, or after ``--within`` seconds of all, is ended, and its record stays as it was.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import signal
 import statistics
 import subprocess
@@ -511,8 +513,10 @@ def listing(page: Path) -> str:
 # -- running again -------------------------------------------------------------------------------
 
 
-def old_commands(names: Sequence[str], root: Path = ROOT) -> list[str]:
-    """Return the commands of the records that are older than their files, each once.
+def old_commands(names: Sequence[str], root: Path = ROOT) -> dict[str, tuple[list[str], float]]:
+    """Return the commands of records older than their files: the records, and the last seconds.
+
+    Those that took the fewest seconds come first, those of which nobody knows them last.
 
     Parameters
     ----------
@@ -521,13 +525,52 @@ def old_commands(names: Sequence[str], root: Path = ROOT) -> list[str]:
     root : Path, optional
         The repository.
     """
-    commands: dict[str, None] = {}
+    commands: dict[str, tuple[list[str], float]] = {}
     for line in check_records(root):
         record = line.split(":")[0]
         if "older than" in line and (not names or {record, record.split("/")[0]} & {*names}):
             file = root / RESULTS / record
-            commands[_about(file.parent)[file.name]["command"]] = None
-    return list(commands)
+            about = _about(file.parent)[file.name]
+            made, last = commands.get(about["command"], ([], 0.0))
+            seconds = math.inf if about["seconds"] is None else about["seconds"]
+            commands[about["command"]] = [*made, record], max(last, seconds)
+    return dict(sorted(commands.items(), key=lambda item: item[1][1]))
+
+
+def plan(names: Sequence[str], root: Path = ROOT) -> str:
+    """Return what ``--rerun`` would do: seconds of the last time, records, command, and why not.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Records or their folders; all if there are none.
+    root : Path, optional
+        The repository.
+    """
+    lines, known = [], 0.0
+    for command, (made, seconds) in old_commands(names, root).items():
+        why = why_not(command, root) or why_no_gpu(made[0], root)
+        known += seconds if math.isfinite(seconds) and not why else 0.0
+        last = f"{seconds:,.0f} s" if math.isfinite(seconds) else "? s"
+        end = f"\n{'':>10}not begun: {why}" if why else ""
+        lines.append(f"{last:>8}  {', '.join(made)}\n{'':>10}{command}{end}\n")
+    return f"{''.join(lines)}Together {known:,.0f} s the last time, without those marked '?'.\n"
+
+
+def why_no_gpu(record: str, root: Path = ROOT) -> str:
+    """Return why a record of a GPU cannot be made here, "" if it can.
+
+    Parameters
+    ----------
+    record : str
+        Below ``docs/results``.
+    root : Path, optional
+        The repository.
+    """
+    file = root / RESULTS / record
+    about = _about(file.parent)[file.name]
+    there = "NVIDIA" not in about["machine"] + about.get("note", "") or shutil.which("nvidia-smi")
+    return "" if there else "made on a GPU, and there is none here"
 
 
 def why_not(command: str, root: Path = ROOT) -> str:
@@ -556,9 +599,15 @@ def why_not(command: str, root: Path = ROOT) -> str:
 
 
 def run_commands(
-    commands: Sequence[str], *, processes: int, within: float, logs: Path, root: Path = ROOT
+    commands: Sequence[str],
+    *,
+    processes: int,
+    within: float,
+    logs: Path,
+    each: float = math.inf,
+    root: Path = ROOT,
 ) -> Iterator[str]:
-    """Run commands side by side, on one thread each; yield a line as each of them ends.
+    """Run commands side by side, on one thread each; yield a line as each begins and ends.
 
     A command with ``--processes N`` counts as N. The first ones begin first.
 
@@ -572,6 +621,8 @@ def run_commands(
         Seconds after which those that still run are ended.
     logs : Path
         Folder for what they print.
+    each : float, optional
+        Seconds after which a single one is ended.
     root : Path, optional
         The repository.
     """
@@ -586,13 +637,17 @@ def run_commands(
     end = time.monotonic() + within
     while waiting or running:
         for command, (child, _, begun) in list(running.items()):
-            late = time.monotonic() > end
-            if late:
+            late = time.monotonic() > min(end, begun + each)
+            if late and child.poll() is None:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
             if child.poll() is not None:
                 del running[command]
-                how = "out of time" if late else f"exit {child.returncode}"
+                how = (
+                    "out of time"
+                    if child.returncode == -signal.SIGKILL
+                    else f"exit {child.returncode}"
+                )
                 yield f"{how} after {time.monotonic() - begun:.0f} s: {command}"
         free = processes - sum(size for _, size, _ in running.values())
         for command in list(waiting):
@@ -610,6 +665,7 @@ def run_commands(
                         start_new_session=True, env=environment,
                     )  # fmt: skip
                 running[command] = child, size, time.monotonic()
+                yield f"begun: {command}"
             else:
                 continue
             waiting.remove(command)
@@ -621,17 +677,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check the records and the tables made from them.")
     parser.add_argument("--write", action="store_true", help="write tables and numbers again")
     parser.add_argument("--rerun", nargs="*", metavar="RECORD", help="run old records again")
+    parser.add_argument("--plan", nargs="*", metavar="RECORD", help="print what --rerun would run")
     parser.add_argument("--commands", type=Path, help="run these instead, one a line")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--within", type=float, default=3600.0, help="seconds")
+    parser.add_argument("--within", type=float, default=3600.0, help="seconds for all of them")
+    parser.add_argument("--each", type=float, default=1200.0, help="seconds for a single one")
     parser.add_argument("--logs", type=Path, default=ROOT / "runs/records")
     given = parser.parse_args()
+    if given.plan is not None:
+        sys.stdout.write(plan(given.plan))
+        return 0
     if given.rerun is not None or given.commands:
         lines = given.commands.read_text("utf-8").splitlines() if given.commands else []
         commands = [s for s in map(str.strip, lines) if s and not s.startswith("#")]
-        commands = commands or old_commands(given.rerun or ())
+        if not commands:
+            sys.stdout.write(plan(given.rerun or ()))
+            outdated = old_commands(given.rerun or ()).items()
+            commands = [command for command, (made, _) in outdated if not why_no_gpu(made[0])]
         for line in run_commands(
-            commands, processes=given.processes, within=given.within, logs=given.logs
+            commands,
+            processes=given.processes,
+            within=given.within,
+            each=given.each,
+            logs=given.logs,
         ):
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
@@ -649,6 +717,7 @@ def main() -> int:
     made = {a["command"] for path in (ROOT / RESULTS).glob("*") for a in _about(path).values()}
     odd = sorted(f"{command} ({why})" for command in made if (why := why_not(command)))
     old = list(check_records())
+    gpu = [line for line in old if "older than" in line and why_no_gpu(line.split(":")[0])]
     typed = [
         f"{page.relative_to(ROOT)}:{number}: {head.strip()}"
         for page in pages
@@ -656,7 +725,8 @@ def main() -> int:
         for number, head in tables_without_record(page)
     ]
     for title, found in (
-        ("Records to run again:", old),
+        ("Records to run again:", [line for line in old if line not in gpu]),
+        ("Records of a GPU, older than their code, not to be made here:", gpu),
         ("Tables of numbers without a record:", typed),
         ("Sentences with numbers that are not made from their record:", bare),
         ("Commands that cannot be run again:", odd),

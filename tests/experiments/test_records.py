@@ -10,6 +10,7 @@ from experiments.records import (
     fill_sentences,
     fill_tables,
     old_commands,
+    plan,
     run_commands,
     sentences_without_record,
     tables_without_record,
@@ -131,13 +132,19 @@ def test_commands_that_cannot_be_run_are_named(repository):
 def test_old_records_are_run_again(repository):
     (repository / "src/part.py").write_text("x = 2\n")
     assert len(old_commands([], repository)) == len(old_commands(["area"], repository)) == 1
-    assert old_commands(["other"], repository) == []
+    assert not old_commands(["other"], repository)
     options = {"processes": 1, "logs": repository / "logs", "root": repository}
     failing = ["python -c 'import sys; sys.exit(3)'"]
-    assert ["exit 3" in line for line in run_commands(failing, within=600.0, **options)] == [True]
+    assert "exit 3" in list(run_commands(failing, within=600.0, **options))[-1]
     endless = ["python -c 'while True: pass'", "python -c 'pass'"]
-    lines = sorted(run_commands(endless, within=1.0, **options))
-    assert [line.split(":")[0].split(" after")[0] for line in lines] == ["not begun", "out of time"]
+    for limits, ends in (
+        ({"within": 1.0}, ["begun", "not begun", "out of time"]),
+        ({"within": 600.0, "each": 1.0}, ["begun", "begun", "exit 0", "out of time"]),
+    ):
+        lines = sorted(run_commands(endless, **limits, **options))
+        assert [line.split(":")[0].split(" after")[0] for line in lines] == ends
+    (repository / "script_of_records.py").unlink()
+    assert "area/kept.json" in plan([], repository)
 
 
 def test_measured_files_must_exist(tmp_path):
