@@ -512,8 +512,7 @@ class ProxyBFGS(Method):
             kept["units"] = from_numpy(problem.scales, like=w0)
         elif known is not None and (self.sample or isinstance(problem.proxy, Zero)):
             # L-BFGS does not see the columns that are small beside others.
-            kept["units"] = known()
-            kept["modelled"] = kept["units"] is not None
+            kept["units"], kept["modelled"] = known(), True
         if isinstance(problem.penalty, Box):
             kept["lower"], kept["upper"] = problem.penalty.limits(w0)
         if self.sample:

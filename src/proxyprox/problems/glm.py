@@ -107,9 +107,9 @@ class Design:
 
     @cached_property
     def step(self) -> int:
-        """Rows of a block that stays in the cache; of sparse data, rows of a few of these."""
+        """Rows of a block that stays in the cache."""
         if self.sparse:
-            return max(1, 2 * BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
+            return max(1, BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
         return max(1, BLOCK // self.width)
 
     def part(self, rows: slice) -> Any:
@@ -220,20 +220,22 @@ class Design:
 
     def gram(self, weights: Any) -> Any:
         """Return ``Xᵀ diag(weights) X`` for weights ≥ 0, in O(block + width²) extra memory."""
-        xp = self.xp
         dense, sparse = self.gram_work
         if sparse < dense:
             return self._sparse_gram(weights)
-        roots = xp.sqrt(weights)
-        total: Any = 0.0
+        roots, total = self.xp.sqrt(weights), 0.0
         step = max(1, BLOCK // self.width, self.width // 2) if self.in_blocks else self.rows
         for rows in self._cuts(0, self.rows, step):
-            part = self.part(rows)
-            scaled = (part.toarray() if self.sparse else part) * roots[rows, None]
-            if self.intercept:
-                scaled = xp.concat([scaled, roots[rows, None]], axis=1)
-            total = total + scaled.T @ scaled
+            total += self._block_gram(rows, roots[rows, None])
         return total
+
+    def _block_gram(self, rows: slice, roots: Any) -> Any:
+        # The product turns blocks into float64, without a copy of them in that.
+        part = self.X[rows if self.chosen is None else self.chosen[rows]]
+        scaled = (part.toarray() if self.sparse else part) * roots
+        if self.intercept:
+            scaled = self.xp.concat([scaled, roots], axis=1)
+        return scaled.T @ scaled
 
     def _sparse_gram(self, weights: Any) -> Any:
         """Return the Gram matrix as a sum of sparse products."""
@@ -588,17 +590,19 @@ class GLM(LinearLoss, Paired):
             hessian = hessian + self.design.asarray(np.diag(to_numpy(self._strengths)))
         return hessian
 
-    def units(self) -> Vector | None:
+    def units(self) -> Vector:
         """Return about the change of each parameter that matters: ``1/√H_jj`` of a constant model.
 
-        The sums of squares are those of all rows, so that no rare column is missed. None if some
-        rows of a sparse table, where the sums take a pass, show that its columns are alike.
+        The sums of squares are those of all rows, so that no rare column is missed. If some rows of
+        a sparse table, where the sums take a pass, show that its columns are alike, all have one.
         """
-        if self.design.sparse and "squares" not in vars(self.design):
+        design, squares = self.design, None
+        if design.sparse and "squares" not in vars(design):
             some = self.spread_sample(min(SOME, self.design.rows)).design.squares
             if some.max() < ALIKE * some.min():
-                return None
-        family, design, rates = self.family, self.design, np.array([self.family.neutral])
+                squares = np.full(design.width, some.mean() * design.rows / min(SOME, design.rows))
+        squares = design.squares if squares is None else squares
+        family, rates = self.family, np.array([self.family.neutral])
         if self.targets is not None and family.outputs == 1:
             rates = np.atleast_1d(family.base_rate(self.targets, self.sample_weight))
         elif self.targets is not None:
@@ -607,7 +611,7 @@ class GLM(LinearLoss, Paired):
         with np.errstate(all="ignore"):
             bends = family.expected_curvature(family.link(rates))
             bends = np.diagonal(bends[0]) if family.outputs > 1 and bends.ndim == 3 else bends
-            sizes = np.outer(design.squares / design.rows, bends).ravel()
+            sizes = np.outer(squares / design.rows, bends).ravel()
             sizes = 1 / np.sqrt(sizes + to_numpy(self._strengths))
         # An empty column, or a family that knows nothing of its constant model.
         return design.asarray(np.where(np.isfinite(sizes) & (sizes > 0), sizes, 1.0))
