@@ -18,7 +18,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "Everybody: minimise",
         "A problem, one call, an answer with what was paid for it.",
         {
-            "Run it": "minimize Run scipy.scipy_method Problem Budget Checkpoint",
+            "Run it": "minimize Run Problem Budget Checkpoint",
             "What comes back": (
                 "Result Status result.Trace result.StepRecord Ledger oracle.Step oracle.Query"
             ),

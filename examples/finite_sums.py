@@ -24,7 +24,7 @@ class PAGE(pp.Method):
     """``g_k = ∇L(w_k)`` with probability p, else ``g_{k−1} + g_B(w_k) − g_B(w_{k−1})``.
 
     Li, Bao, Zhang and Richtárik, ICML 2021. ``η ≤ min{1/(4δ), √(p/(24(1 − p)))/δ_B}`` for
-    :func:`proxyprox.theory.page_guarantee`.
+    the guarantee in docs/proofs.md.
     """
 
     eta: Any
@@ -62,7 +62,7 @@ class SAGA(pp.Method):
     """``d_i − t_i + mean(t)`` in place of ``∇L − ∇L̂``, for batches of one row; t_i becomes d_i.
 
     Defazio, Bach and Lacoste-Julien, NeurIPS 2014. ``η ≤ min{1/(2δ), μ/(16 δ_B²)}`` for
-    :func:`proxyprox.theory.saga_guarantee`, far more in practice.
+    the guarantee in docs/proofs.md, far more in practice.
     """
 
     eta: Any

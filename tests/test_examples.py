@@ -3,7 +3,11 @@
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy.optimize
+
+import proxyprox as pp
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -46,3 +50,27 @@ def test_hospitals_spend_their_budgets_and_a_missing_or_lying_one_is_survived():
         w = example["proxyprox"](hospitals, public, seed=0, epsilon=1.0, rounds=3)
         assert test.value(w) < worst
         assert [h.spent() for h in hospitals.hospitals] == pytest.approx([1.0] * 3)
+
+
+def test_a_proxy_helps_a_method_of_scipy():
+    scipy_method = runpy.run_path(str(EXAMPLES / "scipy_method.py"))["scipy_method"]
+    A, b, start = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0]), np.zeros(3)
+    solver = scipy_method(pp.Quadratic(A + 0.1 * np.eye(3)))
+    both = lambda x, scale=1.0: (x @ A @ x / 2 - scale * b @ x, A @ x - scale * b)  # noqa: E731
+    bounds, seen = scipy.optimize.Bounds(ub=[0.5] * 3), []
+    for call in ({}, {"args": (3.0,)}, {"bounds": bounds}, {"bounds": [(None, 0.5)] * 3}):
+        found = scipy.optimize.minimize(both, start, jac=True, method=solver, tol=1e-8, **call)
+        want = scipy.optimize.minimize(both, start, jac=True, method="L-BFGS-B", tol=1e-12, **call)
+        np.testing.assert_allclose(found.x, want.x, atol=1e-6)
+        assert (found.success, found.status) == (True, 0)
+        assert found.fun == pytest.approx(want.fun)
+    few = {"jac": True, "method": solver, "options": {"maxiter": 2}, "callback": seen.append}
+    answer = scipy.optimize.minimize(both, start, tol=1e-14, **few)
+    assert (answer.nit, answer.success, len(seen)) == (2, False, 2)
+    for name, wrong in {
+        "jac": {"jac": None},
+        "constraints": {"constraints": [{"type": "eq", "fun": sum}]},
+        "maxitr": {"options": {"maxitr": 5}},
+    }.items():
+        with pytest.raises((TypeError, ValueError), match=name):
+            scipy.optimize.minimize(both, start, **{"jac": True, "method": solver, **wrong})

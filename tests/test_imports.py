@@ -190,7 +190,7 @@ target = pp.Quadratic(np.diag([1.0, 50.0]), b=np.array([-1.0, -1.0]), noise=0.01
 print(pp.minimize(pp.Problem(target, pp.Quadratic(np.eye(2))), steps=20, rng=0).steps)
 for name in pp.__all__:
     getattr(pp, name)
-import proxyprox.scipy, proxyprox.testing, proxyprox.simulation
+import proxyprox.testing, proxyprox.simulation
 assert "proxyprox_app" not in sys.modules
 """
     assert in_new_interpreter(WITHOUT.format(missing=EXTRAS) + code).strip() == "20"

@@ -121,7 +121,6 @@ def core():
         pp.poisson_regression: {"X": X, "y": Y},
         pp.gamma_regression: {"X": X, "y": Y + 1},
         pp.minimize: {"problem": problem, "steps": 1},
-        pp.scipy.scipy_method: {"proxy": quadratic()},
         pp.audit: {"problem": problem},
         estimators.LabelBudget: {
             "estimator": estimators.ProxyLogisticRegression(), "X": X, "budget": 4,

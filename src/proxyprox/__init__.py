@@ -21,7 +21,7 @@ else:
     # accept every misspelt name.
     _PARTS = (
         "averaging", "checkpoint", "corrections", "inner", "methods", "observers", "oracle",
-        "penalties", "problems", "result", "scipy", "stepsizes", "stopping", "theory",
+        "penalties", "problems", "result", "stepsizes", "stopping", "theory",
     )  # fmt: skip
 
     def __getattr__(name):

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from proxyprox.theory import (
     exact_rounds,
-    inner_steps_gradient_descent,
-    inner_steps_nesterov,
     inner_steps_sgd,
     lower_bound,
     proxyprox_steps,
@@ -19,8 +17,7 @@ from proxyprox.theory import (
 
 CONVEX = {"epsilon": 0.1, "B": 3.0, "sigma": 2.0}
 STRONG = {**CONVEX, "mu": 0.5}
-INNER = {"eta": 1.0, "mu": 1.0, "H": 1.0}
-NOISY = {**INNER, "rho": 1.0, "G": 1.0, "c": 1.0, "c_prime": 1.0}
+NOISY = {"eta": 1.0, "mu": 1.0, "H": 1.0, "rho": 1.0, "G": 1.0, "c": 1.0, "c_prime": 1.0}
 scale = st.floats(1e-3, 1e3)
 
 
@@ -63,16 +60,6 @@ def test_convex_counts_do_not_depend_on_units_and_meet_at_the_threshold(
 
 
 def test_inner_steps_by_hand():
-    # κ = 4, s = √(0.25)/8 = 1/16, so T = ln 17 / ln(4/3) = 9.85.
-    assert inner_steps_gradient_descent(eta=1.0, mu=0.25, H=3.0) == 10
-    # κ = 4, s = √(0.25/4)/2 = 1/8, so T = (2 ln 9 + ln 5) / ln 2 = 8.66.
-    assert inner_steps_nesterov(eta=1.0, mu=0.25, H=3.0) == 9
-    # 1 + H·η rounds to 1, yet one step cannot reach a relative accuracy of 1e-30:
-    # ln(2e30) / ln(1e17) = 1.8, and (2 ln(2e30) + ln 2) / ln(2e17) = 3.5.
-    for count, steps in ((inner_steps_gradient_descent, 2), (inner_steps_nesterov, 4)):
-        assert count(eta=1.0, mu=1e-60, H=1e-17) == steps
-        assert count(eta=1.0, mu=1e-12, H=0.0) == 1
-        assert count(eta=1e-200, mu=1e-200, H=1e200) < 20_000
     # 2·ln(32·4) = 9.7; 4·2·25 = 200; the side condition 2·ln(16) = 5.5 takes over for a large μ.
     assert inner_steps_sgd(**{**NOISY, "rho": 0.0, "G": 0.0}) == 10
     assert inner_steps_sgd(**{**NOISY, "rho": 5.0}) == 200
@@ -90,8 +77,7 @@ def test_errors_name_the_argument():
         (proxyprox_steps, {**CONVEX, "delta": 1.0}, "delta", -1.0),
         (similarity_threshold, threshold, "B", 0.0),
         (similarity_threshold, {**threshold, "mu": 2.0}, "H", 1.0),
-        *((inner_steps_gradient_descent, INNER, name, 0.0) for name in ("eta", "mu")),
-        (inner_steps_nesterov, INNER, "H", -1.0),
+        *((inner_steps_sgd, NOISY, name, -1.0) for name in ("eta", "mu", "H")),
         (inner_steps_sgd, NOISY, "G", 0.0),
         *((inner_steps_sgd, NOISY, name, 0.5) for name in ("c", "c_prime")),
         (exact_rounds, {**threshold, "delta": 1.0}, "delta", -1.0),

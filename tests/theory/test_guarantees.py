@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyprox.theory import (
-    convex_regularization,
     guarantee,
     largest_step_size,
     nonconvex_guarantee,
@@ -23,7 +22,6 @@ NONCONVEX = {"eta": 0.5, "steps": 24, "initial_gap": 3.0, "sigma": 0.5, "delta":
 def test_convex_by_hand():
     assert largest_step_size(2.5) == pytest.approx(0.1)
     assert largest_step_size(0.0) == math.inf
-    assert convex_regularization(eta=0.5, steps=20) == pytest.approx(0.1)
     # 9·4/(8·10) = 0.45; 2·0.2 = 0.4; 10·0.01 = 0.1.
     assert guarantee(**CONVEX) == pytest.approx(0.95, rel=1e-14)
     # Exact solves leave the noise alone; a fixed inner error adds up.
@@ -124,7 +122,6 @@ def test_errors_name_the_argument():
             for name, value in {"eta": -1.0, "steps": 0, "initial_gap": -1, "sigma": -1.0}.items()
         ),
         (nonconvex_guarantee, {**NONCONVEX, "delta": 2.0}, "eta", 0.5),
-        (convex_regularization, {"steps": 1}, "eta", 0),
         *((largest_step_size, {}, "delta", value) for value in (-1.0, math.nan, math.inf)),
     ]  # fmt: skip
     for function, settings, name, value in wrong:

@@ -241,22 +241,13 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     path : path-like
         As for :class:`locked`.
     """
-    file = _beside(Path(os.path.realpath(path)), "lock")
-    if file in _locks:
-        return True
-    try:
-        descriptor = os.open(file, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
-    except FileNotFoundError:
+    if not _beside(Path(os.path.realpath(path)), "lock").exists():
         return False
-    except OSError:
-        return True
     try:
-        _lock(descriptor, shared=True)
+        with locked(path):
+            return False
     except OSError:
         return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 # The lock files held by this process, and their descriptors.
@@ -283,8 +274,8 @@ def _acquire(file: Path, path: str) -> int:
         os.close(descriptor)  # whoever held the lock before has removed the file
 
 
-def _lock(descriptor: int, *, shared: bool = False) -> None:
-    """Take the lock, or raise BlockingIOError; Windows shares none."""
+def _lock(descriptor: int) -> None:
+    """Take the lock, or raise BlockingIOError."""
     if sys.platform == "win32":
         # A byte beyond the end: what is locked cannot be read there.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
@@ -295,8 +286,7 @@ def _lock(descriptor: int, *, shared: bool = False) -> None:
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
     else:
-        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _is_at(descriptor: int, file: Path) -> bool:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from proxyprox._util.validation import message, nonnegative, positive
 
 
@@ -378,8 +376,9 @@ def inner_steps_sgd(
     on making the subproblem's gradient small. Stich, "Unified Optimal Analysis of the
     (Stochastic) Gradient Method", arXiv:1907.04232.
     """
-    log_gain, excess = _prepare(eta, mu, H)
-    kappa = 1 + excess
+    eta, mu, H = positive("eta", eta), positive("mu", mu), nonnegative("H", H)
+    # The logarithm of μη: the product may underflow.
+    log_gain, kappa = math.log(mu) + math.log(eta), 1 + nonnegative("H * eta", H * eta)
     rho, G, c, c_prime = constants(rho=rho, G=G, c=c, c_prime=c_prime)
     for name, constant in (("c", c), ("c_prime", c_prime)):
         _at_least(name, constant, 1.0, "the proof takes SGD's rate with constants of at least 1")
@@ -391,116 +390,6 @@ def inner_steps_sgd(
     start = c_prime * kappa * (math.log(8 * c) + log_kappa)
     noise = 4 * c * kappa * (rho / G) * (rho / G) if rho > 0 else 0.0
     return _ceil(max(bias, start, noise))
-
-
-def inner_steps_gradient_descent(*, eta: float, mu: float, H: float) -> int:
-    r"""Return the gradient descent steps on φ_k that meet the theorems' accuracy with G = 0.
-
-    Let :math:`\kappa = 1 + H\eta`. Steps of size :math:`1/(H+1/\eta)` contract the distance
-    to the minimiser by :math:`q = 1 - 1/\kappa`. With :math:`R = \|w_k - w_\varphi^*\|`,
-    smoothness gives :math:`\|\nabla\varphi_k(\hat w)\| \le \frac{\kappa}{\eta}q^TR` and the
-    triangle inequality :math:`R \le \|\hat w-w_k\|/(1-q^T)`. Hence
-
-    .. math::
-
-        T \ge \frac{\ln(1 + 1/s)}{-\ln(1-1/\kappa)}, \qquad s = \frac{\sqrt{\mu\eta}}{2\kappa},
-
-    gives :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\mu}{4\eta}\|\hat w-w_k\|^2`, surely
-    and not only in expectation.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η of the outer method.
-    mu : float
-        Strong convexity μ of the loss; in the convex case 1/(ηK).
-    H : float
-        Smoothness H of the convex proxy; in the convex case include the regulariser.
-
-    Returns
-    -------
-    int
-        Number T of inner steps, at least 1; exactly 1 when H = 0.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> inner_steps_gradient_descent(eta=1.0, mu=1.0, H=1.0)
-    3
-
-    References
-    ----------
-    Derived here, after the proposition on making the subproblem's gradient small in
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023, for exact
-    gradients of the proxy.
-    """
-    log_gain, excess = _prepare(eta, mu, H)
-    if excess == 0:
-        return 1
-    log_inverse_s = math.log(2) + math.log1p(excess) - log_gain / 2
-    rate = math.log1p(1 / excess)  # -ln(1 - 1/κ), exact for κ near 1 and for large κ
-    return _ceil(float(np.logaddexp(0.0, log_inverse_s)) / rate)
-
-
-def inner_steps_nesterov(*, eta: float, mu: float, H: float) -> int:
-    r"""Return the accelerated gradient steps on φ_k that meet the accuracy with G = 0.
-
-    Let :math:`\kappa = 1 + H\eta` and take the scheme with constant momentum
-    :math:`(\sqrt\kappa-1)/(\sqrt\kappa+1)`. Its suboptimality after T steps is at most
-    :math:`\frac{\kappa+1}{2\eta}q^TR^2` with :math:`q = 1-1/\sqrt\kappa` and
-    :math:`R = \|w_k-w_\varphi^*\|`. With :math:`p^2 = (\kappa+1)q^T`, strong convexity gives
-    :math:`R \le \|\hat w-w_k\|/(1-p)` and smoothness
-    :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\kappa}{\eta^2}p^2R^2`. Hence
-
-    .. math::
-
-        T \ge \frac{2\ln(1 + 1/s) + \ln(\kappa+1)}{-\ln(1-1/\sqrt\kappa)}, \qquad
-        s = \frac12\sqrt{\frac{\mu\eta}{\kappa}},
-
-    gives :math:`\|\nabla\varphi_k(\hat w)\|^2 \le \frac{\mu}{4\eta}\|\hat w-w_k\|^2`.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η of the outer method.
-    mu : float
-        Strong convexity μ of the loss; in the convex case 1/(ηK).
-    H : float
-        Smoothness H of the convex proxy; in the convex case include the regulariser.
-
-    Returns
-    -------
-    int
-        Number T of inner steps, at least 1; exactly 1 when H = 0.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> inner_steps_nesterov(eta=1.0, mu=0.01, H=9999.0)
-    2430
-
-    References
-    ----------
-    Derived here, after the proposition on making the subproblem's gradient small in
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023. The rate is in
-    Nesterov, "Lectures on Convex Optimization", 2018, section 2.2.
-    """
-    log_gain, excess = _prepare(eta, mu, H)
-    if excess == 0:
-        return 1
-    kappa = 1 + excess
-    log_inverse_s = math.log(2) + (math.log(kappa) - log_gain) / 2
-    need = 2 * float(np.logaddexp(0.0, log_inverse_s)) + math.log(kappa + 1)
-    rate = math.log1p((math.sqrt(kappa) + 1) / excess)  # -ln(1 - 1/√κ), without cancellation
-    return _ceil(need / rate)
 
 
 def _prepare(eta: float, mu: float, H: float) -> tuple[float, float]:

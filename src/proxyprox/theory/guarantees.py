@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxyprox._util.arrays import rounding
-from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, positive, whole
+from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, whole
 from proxyprox.theory.complexity import constants
 
 MOST_STEPS = 10**300
@@ -51,44 +51,6 @@ def largest_step_size(delta: float) -> float:
     """
     delta = nonnegative("delta", delta)
     return math.inf if delta == 0 else 1 / (4 * delta)
-
-
-def convex_regularization(*, eta: float, steps: int) -> float:
-    r"""Return the weight of the regulariser that the convex theorem adds to both losses.
-
-    .. math:: \mu = \frac{1}{\eta K},
-
-    and both losses become :math:`L + \frac{\mu}{2}\|w - w_0\|^2` and
-    :math:`\hat L + \frac{\mu}{2}\|w - w_0\|^2`. Their difference is unchanged, hence δ is too.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    steps : int
-        Number K of outer iterations.
-
-    Returns
-    -------
-    float
-        The weight μ.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> convex_regularization(eta=0.5, steps=20)
-    0.1
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the theorem on
-    convex losses.
-    """
-    return 1 / (positive("eta", eta) * whole("steps", steps, most=MOST_STEPS))
 
 
 def guarantee(
@@ -461,72 +423,6 @@ def plan_run(
     return min(plans, key=lambda plan: plan.steps) if plans else _plan(epsilon, B, sigma, delta, mu)
 
 
-def corollary_plan(*, epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
-    r"""Return the paper's own settings for strongly convex losses: the corollary, as it is proved.
-
-    With a third of ε for each term of the theorem, :math:`\varepsilon' = \varepsilon/3`,
-
-    .. math::
-
-        \eta = \frac{5}{\mu(K-1)}\Bigl(1 + \ln_+\frac{5B^2\mu(K-1)}{4\varepsilon'}\Bigr),
-        \qquad G^2 = \mu\varepsilon',
-
-    and K is the smallest number of steps with :math:`\eta \le \min\{\frac1{4\delta},
-    \frac5{2\mu}, \frac{\varepsilon'}{2\sigma^2}\}`. :func:`plan_run` searches η and needs far
-    fewer steps; this function is for comparisons with the paper.
-
-    Parameters
-    ----------
-    epsilon, B, sigma, delta : float
-        As for :func:`plan_run`.
-    mu : float
-        Strong convexity μ > 0 of the loss L.
-
-    Returns
-    -------
-    Plan
-        The settings; ``Plan.guarantee`` is the theorem's bound for them, at most ε.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range, or K would exceed 10**300.
-
-    Notes
-    -----
-    The statement prints :math:`G^2 \le \frac12\mu\varepsilon`; three terms of equal size, which is
-    what is proved, leave :math:`\frac13\mu\varepsilon`. It prints no 4 in the logarithm, where the
-    proof has one. The logarithm is cut at 0: below it, η as printed can be negative.
-
-    Examples
-    --------
-    >>> known = {"epsilon": 0.01, "B": 1.0, "sigma": 0.0, "delta": 1.0, "mu": 0.1}
-    >>> corollary_plan(**known).steps, plan_run(**known).steps
-    (2490, 157)
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the corollary on
-    optimised guarantees.
-    """
-    epsilon, B, sigma, delta = constants(epsilon=epsilon, B=B, sigma=sigma, delta=delta)
-    mu, third = positive("mu", mu), epsilon / 3
-    limits = [2.5 / mu, *([0.25 / delta] if delta > 0 else [])]
-    limits += [third / sigma / sigma / 2] if sigma > 0 else []
-
-    def eta(steps: int) -> float:
-        ratio = 1.25 * B * (B / third) * mu * (steps - 1)
-        return 5 / mu / (steps - 1) * (1 + math.log(max(ratio, 1.0)))
-
-    # η falls with K: the inequality x ≥ 1 + ln(ax) holds from x = 2(1 + ln(1 + a)) on.
-    scale = 5 / mu / min(limits)
-    enough = 2 + 2 * scale * (1 + math.log1p(1.25 * B * (B / third) * mu * scale))
-    steps = _smallest_integer(lambda n: n > 1 and eta(n) <= min(limits), enough)
-    step, G = eta(steps), math.sqrt(mu) * math.sqrt(third)
-    sure = guarantee(eta=step, steps=steps, B=B, sigma=sigma, delta=delta, mu=mu, G=G)
-    return Plan(eta=step, steps=steps, guarantee=sure, mu=mu, G=G, average=mu)
-
-
 def _plan(epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
     if mu == 0:
         return _convex_plan(epsilon, B, sigma, delta)
@@ -586,8 +482,7 @@ def _convex_plan(epsilon: float, B: float, sigma: float, delta: float) -> Plan:
             eta = min(largest_step_size(delta), by_noise)
             G = math.hypot(sigma / math.sqrt(steps), delta * B / steps)
         bound = guarantee(eta=eta, steps=steps, B=B, sigma=sigma, delta=delta, G=G)
-        mu = convex_regularization(eta=eta, steps=steps)
-        return Plan(eta=eta, steps=steps, G=G, mu=mu, guarantee=bound, regularized=True)
+        return Plan(eta, steps, G, 1 / (eta * steps), bound, regularized=True)
 
     noise = sigma * B / epsilon
     enough = 19 / 2 * delta * B * (B / epsilon) + 1089 / 16 * noise * noise
@@ -610,13 +505,12 @@ def _smallest_integer(holds: Callable[[int], bool], high: float) -> int:
     return top
 
 
-# -- relatives with variance reduction -------------------------------------------------------------
+# -- variance reduction ----------------------------------------------------------------------------
 #
-# The published theorems are about other settings (a proximal step on a sampled loss, exact
-# gradients, a server and clients). The statements here are for the methods as this package has
-# them, one proxy and sampled target gradients; docs/proofs.md has the proofs. Throughout h = L − L̂
-# is δ-smooth and δ_B the expected similarity of a batch: E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖²,
-# h_B = L_B − L̂; for all but SAGA the variance of ∇h_B(u) − ∇h_B(v) alone may stand in its place.
+# The published theorem is about another setting, a proximal step on a sampled loss. The statement
+# here is for the method as this package has it, one proxy and sampled target gradients;
+# docs/proofs.md has the proof. h = L − L̂ is δ-smooth and δ_B the expected similarity of a batch:
+# E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖², h_B = L_B − L̂; the variance may stand in its place.
 
 
 def _quotient(a: float, b: float) -> float:
@@ -694,128 +588,3 @@ def svrp_guarantee(
         return 2 * start / steps
     tau = min(2 * eta * mu / (3 + 2 * eta * mu), p / 4)
     return 2 * math.exp(steps * math.log1p(-tau)) * (start + mu * B * B / 2)
-
-
-def saga_guarantee(
-    *, eta: float, steps: int, B: float, samples: int, table: float, delta: float,
-    delta_B: float, mu: float,
-) -> float:  # fmt: skip
-    r"""Bound the expected suboptimality of SAGA's last iterate; no σ² is in it.
-
-    Let L be μ-strongly convex, subproblems solved exactly and
-    :math:`\eta \le \min\{1/(2\delta), \mu/(16\delta_B^2)\}`. With
-    :math:`\tau = \min\{\frac{\eta\mu}{2 + 2\eta\mu}, \frac1{2n}\}` and
-    :math:`Q = \frac1n\sum_i\|t_i - \nabla h_i(w^*)\|^2` of the first table,
-
-    .. math:: \mathbb{E}L(w_K) - L^* \le 2(1-\tau)^K\Bigl(\frac{3B^2}{4\eta} + \frac{3\mu B^2}{4}
-              + \frac{\mu n Q}{4\delta_B^2}\Bigr).
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    steps : int
-        Number K of outer steps, one row each.
-    B : float
-        Distance of the start to the minimiser.
-    samples : int
-        Number n of rows.
-    table : float
-        Q, or an upper bound; with the table of zeros that a run starts with, the mean of
-        ``‖∇f_i(w*) − ∇L̂(w*)‖²``.
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    delta_B : float
-        Expected similarity of a row, ``E‖∇h_i(u) − ∇h_i(v)‖² ≤ δ_B²‖u − v‖²``; positive.
-    mu : float
-        Strong convexity μ > 0 of L.
-
-    Returns
-    -------
-    float
-        Upper bound on the expected suboptimality.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is too large, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> bound = saga_guarantee(
-    ...     eta=0.05, steps=3000, B=1.0, samples=10, table=1.0, delta=1.0, delta_B=1.0, mu=1.0
-    ... )
-    >>> bound < 1e-9
-    True
-    """
-    eta, B, table, delta = constants(eta=eta, B=B, table=table, delta=delta)
-    steps, n = whole("steps", steps), whole("samples", samples)
-    mu, delta_B = positive("mu", mu), positive("delta_B", delta_B)
-    limits = {"1/(2*delta)": _quotient(0.5, delta), "mu/(16*delta_B**2)": mu / 16 / delta_B**2}
-    limit_step_size(eta, limits)
-    tau = min(eta * mu / (2 + 2 * eta * mu), 1 / (2 * n))
-    start = 3 * B * B * (1 / eta + mu) / 4 + mu * n * table / (4 * delta_B**2)
-    return 2 * math.exp(steps * math.log1p(-tau)) * start
-
-
-def page_guarantee(
-    *, eta: float, steps: int, initial_gap: float, delta: float, delta_B: float, p: float,
-    mu: float = 0.0,
-) -> float:  # fmt: skip
-    r"""Bound PAGE's mean squared gradient norm, or its suboptimality; no σ² is in it.
-
-    With :math:`\eta \le \min\{\frac{1}{4\delta}, \frac{1}{\delta_B}\sqrt{\frac{p}{24(1-p)}}\}` and
-    inner solves that meet ``NonConvex()``, for any differentiable L,
-
-    .. math:: \frac1K\sum_{k=1}^K\mathbb{E}\|\nabla L(w_k)\|^2 \le \frac{48\,(L(w_0)-L^*)}{\eta K},
-
-    the non-convex theorem of the paper without its noise. If also
-    :math:`\|\nabla L(w)\|^2 \ge 2\mu(L(w) - L^*)`, as of every μ-strongly convex L,
-
-    .. math:: \mathbb{E}L(w_K) - L^* \le (1-\tau)^K(L(w_0)-L^*), \qquad
-              \tau = \min\Bigl\{\frac{\eta\mu}{24+\eta\mu}, \frac{11p}{36}\Bigr\}.
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    steps : int
-        Number K of outer steps.
-    initial_gap : float
-        ``L(w_0) − L*``, or an upper bound on it.
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    delta_B : float
-        Expected similarity δ_B of a batch.
-    p : float
-        Probability of a full gradient.
-    mu : float, default 0.0
-        The constant μ; 0 asks for the bound on gradients.
-
-    Returns
-    -------
-    float
-        Upper bound on the mean over the iterates of ``E‖∇L(w_k)‖²`` if ``mu`` is 0, else on the
-        expected suboptimality of the last one.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is too large, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> page_guarantee(eta=0.25, steps=96, initial_gap=1.0, delta=1.0, delta_B=0.1, p=0.5)
-    2.0
-    """
-    eta, initial_gap, delta, delta_B, mu = constants(
-        eta=eta, initial_gap=initial_gap, delta=delta, delta_B=delta_B, mu=mu
-    )
-    steps, p = whole("steps", steps), fraction("p", p)
-    similar = _quotient(0.25, delta)
-    batches = _quotient(math.sqrt(_quotient(p / 24, 1 - p)), delta_B)
-    limit_step_size(eta, {"1/(4*delta)": similar, "sqrt(p/(24*(1-p)))/delta_B": batches})
-    if mu == 0:
-        return 48 * initial_gap / eta / steps
-    tau = min(eta * mu / (24 + eta * mu), 11 * p / 36)
-    return initial_gap * math.exp(steps * math.log1p(-tau))
