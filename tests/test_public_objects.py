@@ -295,7 +295,7 @@ ELSEWHERE = {
 }  # fmt: skip
 PARTS = (
     pp, pp.averaging, pp.corrections, pp.inner, pp.methods, pp.oracle, pp.penalties, pp.result,
-    pp.scipy, pp.stopping, problems, stepsizes, private, simulation,
+    pp.stopping, problems, stepsizes, private, simulation,
 )  # fmt: skip
 
 
