@@ -79,7 +79,9 @@ def run_all(
         queues[large] = context.Queue()
         device = "cuda" if large and torch.cuda.is_available() else "cpu"
         arguments = (queues[large], results, device, tiny)
-        workers += [context.Process(target=work, args=arguments) for _ in range(count)]
+        workers += [
+            context.Process(target=work, args=arguments, daemon=True) for _ in range(count)
+        ]
 
     def kind(job: Job) -> str:
         return str(job["case"].partition("-")[0])
@@ -110,7 +112,9 @@ def run_all(
             if not running:
                 break
             try:
-                found, took = results.get(timeout=max(0.1, until - time.time()))
+                # Longer times than a week are refused.
+                left = max(0.1, min(until - time.time(), 604_800.0))
+                found, took = results.get(timeout=left)
             except queue.Empty:
                 break
             running -= 1

@@ -17,7 +17,6 @@ from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
-import proxyprox as pp
 from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyAdamW, ProxyProx
 from proxyprox.torch.distributed import full_value
 
@@ -27,11 +26,7 @@ from collective_bytes import CollectiveBytes
 ADAMW = functools.partial(torch.optim.AdamW, lr=0.01, weight_decay=0)
 SETTINGS = {
     "plain": {"correction": Plain()},
-    "ema, residual": {
-        "correction": EMA(0.3),
-        "stop": pp.stopping.Relative(0.3),
-        "max_inner_steps": 3,
-    },
+    "ema, residual": {"correction": EMA(0.3), "measure_residual": True},
     "inner adamw": {"correction": Plain(), "inner": ADAMW},
     "interleaved": {"way": "interleaved"},
     "corrected": {"way": "corrected"},

@@ -11,7 +11,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-import proxyprox as pp
 from proxyprox.torch import (
     EMA,
     ImplicitStep,
@@ -65,7 +64,6 @@ def network():
 OPTIONS = {
     "decay": {"correction": EMA(0.2), "weight_decay": 0.1, "decoupled_weight_decay": True},
     "measured": {"correction": EMA(0.2), "measure_residual": True},
-    "criterion": {"correction": EMA(0.2), "stop": pp.stopping.NonConvex() | pp.stopping.Steps(3)},
     "sgd": {"correction": EMA(0.2), "inner": functools.partial(torch.optim.SGD, lr=0.01)},
 }
 

@@ -8,13 +8,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-import proxyprox as pp
 from proxyprox.torch import EMA, ImplicitStep, Mean, Plain, Proxy, ProxyProx
 
 SETTINGS = {
     "plain": {"correction": Plain()},
     "mean": {"correction": Mean()},
-    "random steps": {"correction": EMA(0.2), "stop": pp.stopping.RandomSteps(0.3)},
+    "adamw inside": {"inner": lambda p: torch.optim.AdamW(p, lr=0.05)},
 }
 
 

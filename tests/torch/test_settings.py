@@ -19,8 +19,7 @@ REFUSED = {
     "correction_weight": [1.5],
     "proxy_mode": ["off", "eval", "no_dropout"],
     "model": [torch.nn.Linear(1, 1), 3],
-    "stop": [0, "20", pp.stopping.SDane, lambda k: 2.5],
-    "max_inner_steps": [0],
+    "stop": [0, "20", pp.stopping.Steps(3), lambda k: 2.5],
     "inner": [
         0.01, ImplicitStep, lambda params: 3, lambda g: torch.optim.LBFGS(g[0]["params"]),
         torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),

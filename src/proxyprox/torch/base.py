@@ -119,6 +119,9 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
 
     # -- saving -----------------------------------------------------------------------------
 
+    def load_own(self, extra: Mapping[str, Any]) -> None:
+        """Take back what only one optimiser saves."""
+
     def is_trial_step(self, closure: Any) -> bool:
         """Fill the state in a step that is for that only; forget it in the first real one."""
         if is_trial(self, closure):

@@ -24,7 +24,7 @@ from proxyprox._util.validation import (
     whole,
 )
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.stopping import Criterion, Steps
+from proxyprox.stopping import Criterion
 from proxyprox.torch.distributed import full_value, parameters_of
 from proxyprox.torch.proxy import MODES, Proxy, Tensors, proxy_passes
 
@@ -128,13 +128,12 @@ def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
         raise ValueError(message("lr and decoupled weight_decay", (lr, decay), allowed, remedy))
 
 
-def stopping_rule(stop: Any, k: int) -> Criterion:
-    """Return the stopping rule of outer step k from a number, a rule, or a function of k."""
+def number_of_steps(stop: Any, k: int) -> int:
+    """Return the number of inner steps of outer step k, from a number or a function of k."""
     name = "stop"
     if callable(stop) and not isinstance(stop, (Criterion, type)):
         stop, name = stop(k), f"stop({k})"
-    remedy = "A Criterion such as Steps(20) and a function of k are allowed too."
-    return stop if isinstance(stop, Criterion) else Steps(whole(name, stop, remedy=remedy))
+    return whole(name, stop, remedy="A function of k that returns one is allowed too.")
 
 
 def preserve_random_state() -> Any:

@@ -12,8 +12,6 @@ import torch
 
 from proxyprox._util.validation import message, positive, require_takes
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.result import StepRecord
-from proxyprox.stopping import Criterion, Progress, Steps
 from proxyprox.torch.checks import probe_proxy
 from proxyprox.torch.distributed import full_value
 from proxyprox.torch.proxy import Tensors, clear, gradients
@@ -212,130 +210,63 @@ class OuterStep:
 
     optimizer: ProxyProx
     k: int
-    rule: Criterion
+    steps: int
     stepper: Stepper
     keeps: bool
     probe: bool
 
 
-class InnerSolve:
-    """The minimisation of one subproblem.
+def solve(blocks: Sequence[Block], outer: OuterStep) -> tuple[float, float]:
+    """Take the inner steps; return ‖∇φ‖ where they end and how far they went, NaN if unmeasured.
 
-    ``anchor_value`` is L̂(w_k) if the full gradient at w_k is in ``.grad`` already.
+    The whole proxy's gradient at w_k is in ``.grad``.
     """
-
-    def __init__(self, blocks: Sequence[Block], outer: OuterStep, anchor_value: Any) -> None:
-        self.blocks, self.outer, self.optimizer = blocks, outer, outer.optimizer
-        self.proxy: Any = self.optimizer.proxy
-        self.params = [p for block in blocks for p in block.params]
-        self.anchor_value = self.value = anchor_value
-        self.has_full_gradient = anchor_value is not None
-        self.start_residual: float | None = None
-
-    def run(self) -> tuple[int, Progress | None]:
-        """Solve; return the number of steps and, where it was measured, the end's progress."""
-        optimizer, rule = self.optimizer, self.outer.rule
-        fixed = rule.steps if isinstance(rule, Steps) else None
-        seen: Progress | None = None
-        t = 0
-        while t < (optimizer.max_inner_steps if fixed is None else fixed):
-            if fixed is None:
-                seen = self.measure(t)
-                if rule(seen):
-                    return t, seen
-            self.compute_gradient(t)
-            self.outer.stepper.step(self.blocks, t)
-            torch.clear_autocast_cache()
-            t += 1
-        if optimizer.measure_residual or fixed is None:
-            seen = self.measure(t)
-        return t, seen
-
-    def compute_gradient(self, t: int) -> None:
-        """Put the gradient for inner step t into ``.grad``."""
-        outer, proxy, ledger = self.outer, self.proxy, self.optimizer.ledger
-        if not proxy.sampled:
-            self.compute_full_gradient()
-            self.has_full_gradient = False  # the step may overwrite it
-            return
-        batch = proxy.sample()
-        if t == outer.k == 0 and outer.probe:
-            probe_proxy(proxy, batch)
-        self.has_full_gradient = False
-        proxy.partial(batch, self.params)
-        ledger.proxy_sampled_gradients += 1
-
-    def compute_full_gradient(self) -> None:
-        """Put ∇L̂(w) into ``.grad`` unless it is there."""
-        if not self.has_full_gradient:
-            self.value = self.proxy.full(self.params)
-            self.optimizer.ledger.proxy_gradients += 1
-            self.has_full_gradient = True
-
-    def measure(self, t: int) -> Progress:
-        """Measure ‖∇φ(w)‖ with the whole proxy."""
-        self.compute_full_gradient()
-        weight = self.optimizer.correction_weight
-        residuals, moves, slopes = measure_blocks(self.blocks, weight)
-        residual, moved = math.sqrt(total(residuals)), math.sqrt(sum(map(total, moves)))
-        if not (math.isfinite(residual) and math.isfinite(moved)):
-            raise NonFiniteError("the proxy's gradient is not finite at a trial point")
-
-        def decrease() -> float:
-            if self.anchor_value is None:
-                return math.nan
-            pairs = zip(self.blocks, moves, strict=True)
-            quadratic = sum(block.pull / 2 * float(total(move)) for block, move in pairs)
-            drop = float(self.anchor_value) - float(self.value)
-            return drop - weight * float(total(slopes)) - quadratic
-
-        if self.start_residual is None:
-            self.start_residual = residual
-        # Several step sizes: the largest makes every rule stricter, never laxer.
-        eta = max(block.eta for block in self.blocks)
-        return Progress(t, residual, moved, eta, self.start_residual, decrease)
+    optimizer, params = outer.optimizer, [p for block in blocks for p in block.params]
+    proxy: Any = optimizer.proxy
+    for t in range(outer.steps):
+        if proxy.sampled:
+            batch = proxy.sample()
+            if t == outer.k == 0 and outer.probe:
+                probe_proxy(proxy, batch)
+            proxy.partial(batch, params)
+            optimizer.ledger.proxy_sampled_gradients += 1
+        elif t:
+            proxy.full(params)
+            optimizer.ledger.proxy_gradients += 1
+        outer.stepper.step(blocks, t)
+        torch.clear_autocast_cache()
+    if not optimizer.measure_residual:
+        return math.nan, math.nan
+    proxy.full(params)
+    optimizer.ledger.proxy_gradients += 1
+    return measure(blocks, optimizer.correction_weight)
 
 
-def measure_blocks(
-    blocks: Sequence[Block], weight: float
-) -> tuple[list[Any], list[list[Any]], list[Any]]:
-    """Return ‖∇φ(w)‖² by parameter, ‖w − c‖² by block and parameter, ⟨m, w − c⟩ by parameter.
+def measure(blocks: Sequence[Block], weight: float) -> tuple[float, float]:
+    """Return ‖∇φ(w)‖ and ‖w − c‖, with ∇L̂(w) in ``.grad``.
 
     One parameter at a time, in double precision: the temporary is then one layer, not a fourth copy
     of the network, and squares of single-precision numbers neither over- nor underflow.
     """
-    residuals: list[Any] = []
-    moves: list[list[Any]] = []
-    slopes: list[Any] = []
+    residuals, moves = list[Any](), list[Any]()
 
     def real(x: Any) -> Any:
         return torch.view_as_real(x) if x.is_complex() else x
 
     for block in blocks:
-        moves.append([])
         for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
             away = real(p).to(torch.float64, copy=True).sub_(real(c))
-            slopes.append(torch.sum(m * away))
-            moves[-1].append(torch.sum(away * away))
+            moves.append(torch.sum(away * away))
             away.mul_(block.pull).add_(m, alpha=weight)  # now the gradient of φ
             if p.grad is not None:
                 away.add_(real(p.grad))
             residuals.append(torch.sum(away * away))
-    return residuals, moves, slopes
+    residual, moved = (math.sqrt(total(terms)) for terms in (residuals, moves))
+    if not (math.isfinite(residual) and math.isfinite(moved)):
+        raise NonFiniteError("the proxy's gradient is not finite at a trial point")
+    return residual, moved
 
 
-def total(terms: Iterable[Any]) -> Any:
+def total(terms: Sequence[Any]) -> Any:
     """Return the sum of numbers that may lie on several devices or ranks."""
-    terms = list(terms)
     return full_value(sum(term.to(terms[0].device) for term in terms))
-
-
-def step_record(eta: float, steps: int, seen: Progress | None, outer: OuterStep) -> StepRecord:
-    """Return an outer step's numbers; NaN and None if nothing was measured."""
-    ledger = outer.optimizer.ledger
-    paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
-    if seen is None:
-        return StepRecord(outer.k, eta, math.nan, math.nan, None, steps, math.nan, *paid)
-    bound = outer.rule.threshold(seen)
-    measured = seen.residual, math.nan if bound is None else bound, outer.rule.holds(seen)
-    return StepRecord(outer.k, eta, *measured, steps, seen.displacement, *paid)

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from proxyprox._util.validation import flag, generator, whole
+from proxyprox._util.validation import flag
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import StepRecord
-from proxyprox.stopping import Criterion, Steps
 from proxyprox.torch import checks
 from proxyprox.torch.base import ProxyOptimizer
 from proxyprox.torch.distributed import parameters_of
-from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe, step_record
+from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe
 from proxyprox.torch.proxy import as_proxy
 from proxyprox.torch.step import keeps_estimate, make_blocks, take_step
 
-PLAIN, TWENTY, IMPLICIT = Plain(), Steps(20), ImplicitStep()
+PLAIN, IMPLICIT = Plain(), ImplicitStep()
 
 
 class ProxyProx(ProxyOptimizer):
@@ -53,10 +51,8 @@ class ProxyProx(ProxyOptimizer):
     inner : ImplicitStep or callable
         How inner steps are taken. A callable makes a torch optimiser (of lr at most η/2) from
         parameters: ``functools.partial(torch.optim.AdamW, lr=0.003, weight_decay=0)``.
-    stop : int, Criterion or callable
-        When an inner solve ends: a number of steps, one of the core's criteria (``Steps``,
-        ``RandomSteps``, the paper's rules, joined by ``|`` and ``&``), or a function of the outer
-        step that returns either. Rules on the residual cost a full proxy gradient a look.
+    stop : int or callable
+        After how many steps an inner solve ends: a number, or a function of the outer step.
     weight_decay : float
         λ. Coupled, λ w_k is added to g_k as in ``torch.optim.SGD``.
     decoupled_weight_decay : bool
@@ -70,14 +66,10 @@ class ProxyProx(ProxyOptimizer):
         same without Dropout; evaluation mode; or nothing switched.
     measure_residual : bool
         Measure ``‖∇φ_k(w_{k+1})‖`` with the whole proxy after every step, for :attr:`record`.
-    max_inner_steps : int
-        Where rules on the residual give up.
     probe : bool
         Refuse weights that are not finite, and ranks that differ, at every step. At the first,
         warn if two evaluations of the proxy differ, if its gradient is far longer than the
         target's, or BatchNorm needs care.
-    rng : int
-        Seed of random rules such as ``RandomSteps``.
 
     Attributes
     ----------
@@ -121,23 +113,19 @@ class ProxyProx(ProxyOptimizer):
         correction: Correction = PLAIN,
         correction_weight: float = 1.0,
         inner: Any = IMPLICIT,
-        stop: int | Criterion | Callable[[int], int | Criterion] = TWENTY,
+        stop: int | Callable[[int], int] = 20,
         weight_decay: float = 0.0,
         decoupled_weight_decay: bool = False,
         model: Any | None = None,
         proxy_mode: str = "frozen",
         measure_residual: bool = False,
-        max_inner_steps: int = 10_000,
         probe: bool = True,
-        rng: int = 0,
     ) -> None:
         self.correction = correction
         self.correction_weight = correction_weight
         self.stop = stop
         self.measure_residual = flag("measure_residual", measure_residual)
-        self.max_inner_steps = whole("max_inner_steps", max_inner_steps)
         self.record: StepRecord | None = None
-        self._rng = generator(rng)
         self._stepper: Any = None
         self._proxy = as_proxy(proxy)
         defaults = {"lr": lr, "weight_decay": weight_decay}
@@ -147,7 +135,7 @@ class ProxyProx(ProxyOptimizer):
             checks.listed_params(params), defaults, self._proxy, model, proxy_mode, probe
         )
         checks.check_settings(self)
-        checks.stopping_rule(stop, 0)
+        checks.number_of_steps(stop, 0)
         self.correction_weight = float(correction_weight)
         self._keeps = keeps_estimate(correction)
         groups = [group["params"] for group in self.param_groups]
@@ -158,11 +146,13 @@ class ProxyProx(ProxyOptimizer):
         blocks = make_blocks(self)
         if not blocks:
             return
-        rule = checks.stopping_rule(self.stop, self._k).begin(self._rng)
-        outer = OuterStep(self, self._k, rule, self._stepper, self._keeps, self._probe)
-        steps, seen = take_step(blocks, outer)
+        steps = checks.number_of_steps(self.stop, self._k)
+        outer = OuterStep(self, self._k, steps, self._stepper, self._keeps, self._probe)
+        residual, moved = take_step(blocks, outer)
         self.pay(begun)
-        self.record = step_record(max(b.eta for b in blocks), steps, seen, outer)
+        ledger, eta = self.ledger, max(block.eta for block in blocks)
+        paid = ledger.target_gradients, ledger.proxy_gradients, ledger.seconds
+        self.record = StepRecord(outer.k, eta, residual, math.nan, None, steps, moved, *paid)
 
     def newest(self) -> dict[str, float]:
         """Return the newest step's numbers."""
@@ -193,11 +183,7 @@ class ProxyProx(ProxyOptimizer):
 
     def own_state(self) -> dict[str, Any]:
         """Return what only this optimiser saves beside tensors and options."""
-        return {
-            "settings": self._settings_text(),
-            # Its integers have 128 bits, more than readers of pickles without code allow: text.
-            "rng": json.dumps(self._rng.bit_generator.state),
-        }
+        return {"settings": self._settings_text()}
 
     def check_extra(self, extra: Mapping[str, Any]) -> None:
         """Refuse another kind of correction, and warn of other settings."""
@@ -209,10 +195,6 @@ class ProxyProx(ProxyOptimizer):
             raise ValueError(f"{found}. {remedy}")
         if differing:
             checks.warn(f"{found}. The run uses the new settings.", UserWarning)
-
-    def load_own(self, extra: Mapping[str, Any]) -> None:
-        """Take back what only this optimiser saves."""
-        self._rng.bit_generator.state = json.loads(extra["rng"])
 
     def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
@@ -228,7 +210,7 @@ class ProxyProx(ProxyOptimizer):
             "proxy": type(self._proxy).__name__,
             "proxy_mode": self.proxy_mode if self.model is not None else "without a model",
             "inner": self._stepper.name,
-            "stop": describe(Steps(self.stop) if isinstance(self.stop, int) else self.stop),
+            "stop": describe(self.stop),
         }
 
     def __getstate__(self) -> dict[str, Any]:

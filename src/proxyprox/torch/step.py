@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,9 @@ import torch
 from proxyprox._util.validation import message
 from proxyprox.corrections import Correction
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.stopping import Progress
 from proxyprox.torch import checks
 from proxyprox.torch.distributed import copy_into, set_gradients
-from proxyprox.torch.inner import Block, InnerSolve, OuterStep, copy_tensors
+from proxyprox.torch.inner import Block, OuterStep, copy_tensors, solve
 from proxyprox.torch.proxy import clear, gradients
 
 if TYPE_CHECKING:
@@ -98,15 +98,15 @@ def update_correction(block: Block, outer: OuterStep) -> None:
         block.write_state("estimate", estimate)
 
 
-def take_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
+def take_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
     """Move the parameters; ``.grad`` is afterwards what each block has as its target's gradient.
 
-    Returns the number of inner steps and, if it was measured, where the solve ended.
+    Returns what :func:`solve` does.
     """
     optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
     if optimizer.proxy is None:
         explicit_step(blocks, outer)
-        return 0, None
+        return math.nan, math.nan
     params = [p for block in blocks for p in block.params]
     try:
         with checks.watched_passes(optimizer, params, outer.k, outer.probe):
@@ -128,21 +128,21 @@ def explicit_step(blocks: list[Block], outer: OuterStep) -> None:
         torch._foreach_add_(block.params, block.correction, alpha=alpha)
 
 
-def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress | None]:
+def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
     """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k.
 
     The parameters change in place, or not at all if anything fails on the way; ``.grad`` is used
     for the proxy's gradients.
     """
     moving = [block for block in blocks if block.moves]
-    value = correct(blocks, outer)
+    correct(blocks, outer)
     try:
         outer.stepper.begin(outer.k)
-        steps, seen = InnerSolve(moving, outer, value).run() if moving else (0, None)
+        found = solve(moving, outer) if moving else (math.nan, math.nan)
         if outer.probe and moving:
             params = [p for block in moving for p in block.params]
             target = [g for block in moving for g in block.target]
-            checks.check_end(outer.optimizer.proxy, params, target, outer.k, steps)
+            checks.check_end(outer.optimizer.proxy, params, target, outer.k, outer.steps)
     except BaseException as error:
         for block in (block for block in moving if block.centre):
             copy_into(block.params, block.centre)
@@ -154,11 +154,11 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[int, Progress 
     for block in moving:
         if block.decoupled_decay:
             torch._foreach_add_(block.params, block.centre, alpha=-block.decoupled_decay)
-    return steps, seen
+    return found
 
 
-def correct(blocks: list[Block], outer: OuterStep) -> Any:
-    """Update the corrections, and return L̂(w_k), whose gradient is in ``.grad``."""
+def correct(blocks: list[Block], outer: OuterStep) -> None:
+    """Update the corrections; the whole proxy's gradient at w_k is then in ``.grad``."""
     optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
     proxy: Any = optimizer.proxy
     if probe and not proxy.sampled:
@@ -180,4 +180,3 @@ def correct(blocks: list[Block], outer: OuterStep) -> Any:
             block.centre = copy_tensors(block.params)
         else:
             clear(block.params)  # or a torch inner optimiser would move it
-    return value
