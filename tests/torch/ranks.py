@@ -28,7 +28,7 @@ SETTINGS = {
     "plain": {"correction": Plain()},
     "ema, residual": {"correction": EMA(0.3), "measure_residual": True},
     "inner adamw": {"correction": Plain(), "inner": ADAMW},
-    "interleaved": {"way": "interleaved"},
+    "several": {"way": "interleaved"},
     "corrected": {"way": "corrected"},
 }
 # Every setting in both wrappers or in one, every wrapper with both ways to share batches.
@@ -36,7 +36,7 @@ CASES = [
     ("plain", "ddp", "shared"), ("plain", "fsdp", "replicated"),
     ("ema, residual", "ddp", "replicated"), ("ema, residual", "fsdp", "replicated"),
     ("plain", "fsdp", "shared"),
-    ("inner adamw", "fsdp", "replicated"), ("interleaved", "ddp", "replicated"),
+    ("inner adamw", "fsdp", "replicated"), ("several", "ddp", "replicated"),
     ("corrected", "fsdp", "shared"), ("corrected", "ddp", "shared"),
 ]  # fmt: skip
 GLOBAL_BATCH = 12
@@ -74,7 +74,10 @@ class Training:
         shuffled = torch.Generator().manual_seed(3 + rank)
         rows = TensorDataset(self.x[:25], self.y[:25])
         loader = options.pop("loader", DataLoader(rows, 12, shuffle=True, generator=shuffled))
-        proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
+        proxy: object = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
+        if setting == "several":
+            fixed = [(self.x[30:42], self.y[30:42])]
+            proxy = [Proxy(fixed, self.proxy_loss, across_ranks=across_ranks), proxy]
         given = {**SETTINGS[setting], **options}
         if "way" in given:
             given = {"proxy_steps": 3, "model": self.called, **given}

@@ -283,10 +283,12 @@ def test_wrong_arguments_are_named():
         with pytest.raises(ValueError, match=next(iter(options))):
             default_way(**options)
     table = torch.nn.Embedding(3, 2, sparse=True)
-    optimizer = ProxyAdamW(table.parameters(), proxy=lambda: table.weight.sum())
+    given = {"proxy": lambda: table(torch.tensor([0])).sum(), "target_steps": 4}
+    with pytest.raises(RuntimeError, match="proxy must be dense"):
+        ProxyAdamW(table.parameters(), **given).pretrain()
     table(torch.tensor([0])).sum().backward()
-    with pytest.raises(RuntimeError, match="sparse"):
-        optimizer.step()
+    with pytest.raises(RuntimeError, match="target must be dense"):
+        ProxyAdamW(table.parameters(), **given).step()
 
 
 def test_states_of_others_are_refused_or_warned_of():

@@ -26,7 +26,7 @@ from proxyprox._util.validation import (
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion
 from proxyprox.torch.distributed import full_value, parameters_of
-from proxyprox.torch.proxy import MODES, Proxy, Tensors, proxy_passes
+from proxyprox.torch.proxy import MODES, Proxy, Tensors, meeting, proxy_passes
 
 # Relative difference above which two evaluations count as different; rounding stays below.
 TOLERANCE = 1e-4
@@ -175,12 +175,12 @@ def compare_lengths(ours: float, theirs: float) -> None:
         )
 
 
-def check_dense(params: Tensors) -> None:
+def check_dense(params: Tensors, loss: str = "target") -> None:
     """Refuse sparse gradients."""
-    if any(p.grad.is_sparse for p in params):
+    if any(p.grad is not None and p.grad.is_sparse for p in params):
         raise RuntimeError(
-            "gradients of the target must be dense, got sparse ones: the proxy's gradient is "
-            "dense. Use nn.Embedding(..., sparse=False), or another optimiser for those weights."
+            f"gradients of the {loss} must be dense, got sparse ones: target and proxy touch other "
+            "rows. Use nn.Embedding(..., sparse=False), or another optimiser for those weights."
         )
 
 
@@ -228,8 +228,8 @@ def watched_passes(optimizer: Any, params: Tensors, k: int, probe: bool) -> Iter
 def check_end(proxy: Any, params: Tensors, target: Tensors, k: int, steps: int) -> None:
     """Refuse weights that are not finite after an outer step, and ranks that differ."""
     check_weights(params, target, k)
-    if hasattr(proxy, "ranks"):
-        proxy.ranks.check_agreement(params, k, steps)
+    for one in meeting(proxy):
+        one.ranks.check_agreement(params, k, steps)
 
 
 def check_weights(params: Tensors, target: Tensors, k: int) -> None:
@@ -254,7 +254,8 @@ def check_loss(value: Any) -> None:
 
 
 def check_dependence(params: Tensors) -> None:
-    """Refuse a proxy whose backward pass has reached none of the parameters."""
+    """Refuse a proxy whose backward pass has reached none of the parameters, or sparsely."""
+    check_dense(params, "proxy")
     if all(p.grad is None for p in params):
         raise ValueError(
             "the proxy's loss must depend on the optimiser's parameters, got one that depends on "

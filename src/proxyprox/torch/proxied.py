@@ -289,9 +289,10 @@ class Proxied(ProxyOptimizer):
         for t in range(steps):
             drawn = self._proxy.sample()
             value = self._compute_proxy_gradient(params, drawn)
+            if self._taken == 0:
+                checks.check_dependence(params)
             if self._probe and self._taken == 0:
                 checks.check_loss(value)
-                checks.check_dependence(params)
                 self._first = checks.total_norm(gradients(params))
             if t == 0 and looks:
                 batch, before = drawn, float(value)

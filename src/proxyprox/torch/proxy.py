@@ -64,10 +64,20 @@ def proxy_passes(optimizer: Any, proxy: Any, params: Tensors, k: int) -> Iterato
         if isinstance(model, DistributedDataParallel):
             # Every rank computes the whole gradient: there is nothing to reduce.
             contexts.enter_context(model.no_sync())
-        if hasattr(proxy, "ranks"):
-            proxy.meet_ranks()
-            contexts.enter_context(proxy.ranks.same_random_numbers(k))
+        for one in meeting(proxy):
+            one.meet_ranks()
+            contexts.enter_context(one.ranks.same_random_numbers(k))
         yield
+
+
+def each_of(proxy: Any) -> list[Any]:
+    """Return the proxies of a list of them, or the one that there is."""
+    return getattr(proxy, "proxies", [proxy])
+
+
+def meeting(proxy: Any) -> list[Any]:
+    """Return the proxies whose batches are to be the same on all ranks."""
+    return [one for one in each_of(proxy) if hasattr(one, "ranks")]
 
 
 @contextmanager
@@ -79,8 +89,9 @@ def pause_sample_hooks(model: Any | None, proxy: Any, params: Tensors) -> Iterat
     if model is None:
         remedy = "Its per-sample gradients must not be taken of the proxy's passes."
         raise ValueError(message("model", None, "the network, where Opacus is used", remedy))
-    if isinstance(proxy, Proxy):
-        proxy.private = True
+    for one in each_of(proxy):
+        if isinstance(one, Proxy):
+            one.private = True
     owners = {id(owner): owner for owner in sample_hook_owners(model)}.values()
     paused = [owner for owner in owners if owner.hooks_enabled]
     try:
