@@ -79,9 +79,7 @@ def run_all(
         queues[large] = context.Queue()
         device = "cuda" if large and torch.cuda.is_available() else "cpu"
         arguments = (queues[large], results, device, tiny)
-        workers += [
-            context.Process(target=work, args=arguments, daemon=True) for _ in range(count)
-        ]
+        workers += [context.Process(target=work, args=arguments, daemon=True) for _ in range(count)]
 
     def kind(job: Job) -> str:
         return str(job["case"].partition("-")[0])
