@@ -37,7 +37,7 @@ class Last:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Last):
     """Return what the method's own rule finds best: the default with ``eta="auto"``.
 
     That is an average dominated by the newest iterates, or the last one when the target's
@@ -48,10 +48,6 @@ class Adaptive:
     >>> Adaptive().share(1 / 3, eta=1.0, k=4)
     1.0
     """
-
-    def share(self, previous: float, eta: float, k: int) -> float:
-        """Return 1: nothing is kept beside the rule's own average."""
-        return 1.0
 
 
 @dataclass(frozen=True)

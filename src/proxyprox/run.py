@@ -297,7 +297,7 @@ def _add_to_average(
     averaging: Averaging, state: RunState, after: Any, eta: float
 ) -> tuple[float, Vector | None]:
     """Return the newest iterate's share in the average, and the average."""
-    if isinstance(averaging, (Last, Adaptive)):
+    if isinstance(averaging, Last):
         return 1.0, None
     share, average = averaging.share(state.share, eta, after.k), state.average
     return share, after.w if average is None else average + share * (after.w - average)

@@ -12,41 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from proxyprox._util.arrays import (
-    Vector,
-    all_finite,
-    from_numpy,
-    norm,
-    rounding,
-    to_numpy,
-    zeros_like,
-)
+from proxyprox._util import arrays
+from proxyprox._util.arrays import Vector, norm, rounding, to_numpy
 from proxyprox._util.validation import has
-from proxyprox.inner.base import (
-    Auto,
-    Criterion,
-    NonFiniteError,
-    Progress,
-    Relative,
-    Residual,
-    SolverPolicy,
-    Subproblem,
-)
+from proxyprox.inner.base import Auto, NonFiniteError, SolverPolicy, Subproblem
 from proxyprox.inner.newton import Newton
 from proxyprox.penalties import Box
 from proxyprox.problems.problem import facts_of
 from proxyprox.problems.quadratic import NotConvexError
+from proxyprox.stopping import Criterion, Progress, Relative, Residual
 
 Array = np.ndarray[Any, Any]
 
 
 def minimise_exactly(
-    loss: Any,
-    start: Vector,
-    *,
-    tol: float = 1e-12,
-    relative: float = 0.0,
-    penalty: Any | None = None,
+    loss: Any, start: Vector, *, tol: float = 1e-12, relative: float = 0.0, penalty: Any = None
 ) -> Vector:
     """Return the minimiser of a smooth loss (plus a penalty).
 
@@ -87,7 +67,7 @@ def minimise_exactly(
     stop: Criterion = Residual(tol)
     if relative:
         stop = Relative(relative) | stop
-    return _solve(Subproblem(loss, zeros_like(start), start, math.inf, penalty), start, stop)
+    return _solve(Subproblem(loss, arrays.zeros_like(start), start, math.inf, penalty), start, stop)
 
 
 def _solve(phi: Subproblem, start: Vector, stop: Criterion) -> Vector:
@@ -144,7 +124,7 @@ def find_minimum(loss: Any, start: Vector, *, penalty: Any | None = None) -> Vec
     >>> find_minimum(logistic_regression(rows - 1.5, [0, 1]), np.zeros(1)) is None
     True
     """
-    phi = Subproblem(loss, zeros_like(start), start, math.inf, penalty)
+    phi = Subproblem(loss, arrays.zeros_like(start), start, math.inf, penalty)
     small, zero = SolverPolicy.small, SolverPolicy.small**2
     stop = Residual(1e-12) | _Far(max(1.0, norm(start)) / SolverPolicy.shortest)
     # Every gradient of a ladder counts, and its minimum is only where the next level begins.
@@ -235,7 +215,7 @@ def minimise_in_box(loss: Any, start: Vector, box: Box, *, tol: float) -> Vector
     w, value, gradient = start, float(loss.value(start)), loss.gradient(start)
     enough, damping = tol * box.distance(start, gradient), 1e-3
     for _ in range(Newton.max_steps):
-        if not (math.isfinite(value) and all_finite(gradient)):
+        if not (math.isfinite(value) and arrays.all_finite(gradient)):
             raise NonFiniteError("the proxy is not finite at a trial point")
         if box.distance(w, gradient) <= enough:
             break
@@ -245,7 +225,7 @@ def minimise_in_box(loss: Any, start: Vector, box: Box, *, tol: float) -> Vector
         while damping < 1 / SolverPolicy.shortest:
             shift = damping * float(np.trace(B)) / len(B) + 1e-300
             move = box_minimum(B + shift * np.eye(len(B)), slope, lower - here, upper - here)
-            trial = box.prox(from_numpy(here + move, like=w), 1.0)
+            trial = box.prox(arrays.from_numpy(here + move, like=w), 1.0)
             reached = float(loss.value(trial))
             if reached < value:
                 break

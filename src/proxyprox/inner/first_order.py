@@ -12,18 +12,17 @@ from numpy.random import Generator
 from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
 from proxyprox._util.validation import flag, has, positive
 from proxyprox.inner.base import (
-    Criterion,
     InnerResult,
     Memory,
     Moves,
     NonFiniteError,
     Patience,
-    Progress,
     Solver,
     Subproblem,
     first_finite,
     next_to_rounding,
 )
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,18 @@ from numpy.random import Generator
 from proxyprox._util import arrays
 from proxyprox._util.arrays import Matrix, Vector, dot, norm
 from proxyprox.inner.base import (
-    Criterion,
     InnerResult,
     Memory,
     Moves,
     NonFiniteError,
     Point,
-    Progress,
     Solver,
     SolverPolicy,
     Subproblem,
     damped_step,
 )
 from proxyprox.problems.problem import facts_of
+from proxyprox.stopping import Criterion, Progress
 
 
 @dataclass(frozen=True)

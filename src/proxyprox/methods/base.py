@@ -318,6 +318,15 @@ class CorrectedMethod(Method):
 
     correction: Correction
 
+    def __post_init__(self) -> None:
+        """Check η."""
+        self.step_size  # noqa: B018
+
+    @property
+    def step_size(self) -> StepSize:
+        """The rule that ``eta`` stands for; an infinite one leaves out the proximal term."""
+        return as_step_size(self.eta, allow_inf=self.exact or self.correction != Plain())
+
     @property
     def two_points(self) -> bool:  # type: ignore[override]
         """Whether the correction compares two points on one batch."""

@@ -72,17 +72,12 @@ class ProxyProx(CorrectedMethod):
 
     def __post_init__(self) -> None:
         """Check η and the correction."""
-        self.step_size  # noqa: B018  checks η
+        super().__post_init__()
         if isinstance(self.correction, type) or not hasattr(self.correction, "two_points"):
             allowed = "a correction, such as Plain() or EMA(0.1)"
             remedy = "Your own has two_points and __call__(difference, before, memory, k)."
             raise TypeError(message("correction", self.correction, allowed, remedy))
         require_takes("correction", self.correction, ("difference", "before", "memory", "k"))
-
-    @property
-    def step_size(self) -> StepSize:
-        """The rule that ``eta`` stands for."""
-        return as_step_size(self.eta, allow_inf=self.correction != PLAIN)
 
 
 @dataclass(frozen=True)
@@ -108,15 +103,6 @@ class DANE(CorrectedMethod):
 
     correction: ClassVar[Plain] = PLAIN  # type: ignore[misc]
     exact: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        """Check η."""
-        self.step_size  # noqa: B018
-
-    @property
-    def step_size(self) -> StepSize:
-        """The rule that ``eta`` stands for; an infinite one leaves out the proximal term."""
-        return as_step_size(self.eta, allow_inf=True)
 
     def models_target(self, problem: Any) -> bool:
         """Tell whether L − L̂ is known to be linear: then ∇φ is ∇L."""

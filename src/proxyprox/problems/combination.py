@@ -50,14 +50,9 @@ class Combination(Summable):
     """
 
     def __init__(
-        self,
-        parts: Iterable[Any],
-        weights: Iterable[float],
-        *,
-        tilt: Vector | None = None,
-        mu: float = 0.0,
-        centre: Vector | None = None,
-    ) -> None:
+        self, parts: Iterable[Any], weights: Iterable[float], *, tilt: Vector | None = None,
+        mu: float = 0.0, centre: Vector | None = None,
+    ) -> None:  # fmt: skip
         self.parts, self.weights = tuple(parts), tuple(weights)
         self._tilt, self._mu, self._centre = tilt, mu, centre
         first = self.parts[0]

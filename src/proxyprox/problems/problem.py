@@ -137,27 +137,24 @@ class FunctionObjective(Summable):
     )
 
     def __init__(
-        self,
-        gradient: Callable[..., Vector],
-        *,
-        value: Callable[[Vector], float] | None = None,
-        sample: Callable[[np.random.Generator], Batch] | None = None,
-        repeatable: bool = True,
+        self, gradient: Callable[..., Vector], *, value: Callable[[Vector], float] | None = None,
+        sample: Callable[[np.random.Generator], Batch] | None = None, repeatable: bool = True,
         samples: Callable[[Batch], int] | None = None,
         cost: Callable[[Batch], float] | None = None,
         everything: Callable[[], Batch] | None = None,
         hvp: Callable[[Vector, Vector], Vector] | None = None,
         value_and_gradient: Callable[..., tuple[float, Vector]] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         alone = sample is None
+        given = {
+            "samples": samples, "cost": cost, "value": value, "sample": sample, "hvp": hvp,
+            "everything": everything,
+        }  # fmt: skip
+        for name, function in given.items():
+            require_takes(name, function, CALLS["objective"][name])
         both = ("w",) if alone else ("w", "batch")
-        for name, function, arguments in (
-            ("samples", samples, ("batch",)), ("cost", cost, ("batch",)), ("value", value, ("w",)),
-            ("sample", sample, ("rng",)), ("everything", everything, ()), ("hvp", hvp, ("w", "v")),
-            ("value_and_gradient", value_and_gradient, both),
-        ):  # fmt: skip
-            require_takes(name, function, arguments)
-        if not callable(gradient) or not takes(gradient, 1 if alone else 2):
+        require_takes("value_and_gradient", value_and_gradient, both)
+        if not takes(gradient, len(both)):
             allowed = f"a function of w {'alone' if alone else 'and a batch'}"
             remedy = "With sample=... it is handed what sample(rng) drew; without it, w alone."
             raise TypeError(message("gradient", gradient, allowed, remedy))
@@ -211,17 +208,13 @@ class FunctionProxy(Summable):
     """
 
     def __init__(
-        self,
-        value: Callable[[Vector], float],
-        gradient: Callable[[Vector], Vector],
-        *,
+        self, value: Callable[[Vector], float], gradient: Callable[[Vector], Vector], *,
         hvp: Callable[[Vector, Vector], Vector] | None = None,
         hessian: Callable[[Vector], Matrix] | None = None,
-        smoothness: float | None = None,
-        strong_convexity: float = 0.0,
-    ) -> None:
+        smoothness: float | None = None, strong_convexity: float = 0.0,
+    ) -> None:  # fmt: skip
         for name, function in {"value": value, "gradient": gradient}.items():
-            if not callable(function) or not takes(function, 1):
+            if not takes(function, 1):
                 remedy = "A proxy is cheap: give it exact values and gradients."
                 raise TypeError(message(name, function, "a function of w alone", remedy))
         require_takes("hvp", hvp, ("w", "v"))
