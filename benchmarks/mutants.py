@@ -32,8 +32,9 @@ from typing import Any
 
 HOME = Path(__file__).resolve().parent.parent
 RECORD = "docs/results/mutants/mutants.json"
-# Tests of a folder that lie beside it: those of the rules and of the subproblem.
+# Tests and code of a folder that lie beside it: those of the rules and of the subproblem.
 BESIDE = {"inner": ("tests/test_stopping.py", "tests/test_subproblem.py")}
+RULES = {"inner": ["src/proxyprox/stopping.py"]}
 # Tests in no folder that are about runs.
 OF_RUNS = [f"tests/test_{part}.py" for part in (
     "bad_oracles", "convergence", "minimize", "nonfinite_proxy", "observers", "outcome",
@@ -43,7 +44,8 @@ OF_RUNS = [f"tests/test_{part}.py" for part in (
 # What is changed, and the tests that are to notice.
 FOLDERS = {
     "run": (["src/proxyprox/run.py"], ["tests/checkpoint", "tests/contract", *OF_RUNS]),
-    **{part: ([f"src/proxyprox/{part}"], [f"tests/{part}", *BESIDE.get(part, ())])
+    **{part: ([f"src/proxyprox/{part}", *RULES.get(part, [])],
+              [f"tests/{part}", *BESIDE.get(part, ())])
        for part in ("methods", "inner", "problems")},
 }  # fmt: skip
 SWAPS = {

@@ -259,11 +259,7 @@ def results():
 
 
 # Not the same thing in two processes: named errors say what to do.
-OF_ONE_PROCESS = (
-    private.PrivacyBudget,
-    private.Private,
-    simulation.RolloutObjective,
-)
+OF_ONE_PROCESS = (private.PrivacyBudget, private.Private, simulation.RolloutObjective)
 
 
 @pytest.mark.parametrize("table", [*TABLES, "results"])

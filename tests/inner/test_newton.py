@@ -42,9 +42,7 @@ def solve(solver, phi, start=None, memory=None, tol=1e-9):
 
 def counted(proxy, calls):
     return FunctionProxy(
-        proxy.value,
-        proxy.gradient,
-        hessian=lambda w: calls.append(1) or proxy.hessian(w),
+        proxy.value, proxy.gradient, hessian=lambda w: calls.append(1) or proxy.hessian(w)
     )
 
 

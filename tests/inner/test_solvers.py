@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox import (
-    L1,
-    LBFGS,
-    FunctionProxy,
-    Quadratic,
-    logistic_regression,
-    poisson_regression,
-)
+from proxyprox import L1, LBFGS, FunctionProxy, Quadratic, logistic_regression, poisson_regression
 from proxyprox.inner import (
     Auto,
     ClosedForm,

@@ -160,12 +160,7 @@ def test_fedred_is_its_loop(gamma):
 
 @pytest.mark.parametrize(
     ("method", "batch", "steps"),
-    [
-        (pp.SVRP(0.5), 3, 200),
-        (pp.SVRP(), 3, 400),
-        (PAGE(0.3, 0.25), 3, 300),
-        (SAGA(0.1), 1, 800),
-    ],
+    [(pp.SVRP(0.5), 3, 200), (pp.SVRP(), 3, 400), (PAGE(0.3, 0.25), 3, 300), (SAGA(0.1), 1, 800)],
     ids=lambda item: type(item).__name__,
 )
 def test_no_floor_remains_on_a_finite_sum(method, batch, steps):

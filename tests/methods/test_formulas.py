@@ -5,16 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import (
-    DANE,
-    L1,
-    SGD,
-    Adam,
-    Problem,
-    ProxyProx,
-    Quadratic,
-    minimize,
-)
+from proxyprox import DANE, L1, SGD, Adam, Problem, ProxyProx, Quadratic, minimize
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.inner import ClosedForm, Newton
 from proxyprox.methods import Momentum

@@ -11,12 +11,7 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
-from proxyprox.methods.quasi_newton import (
-    conjugate,
-    inverse_product,
-    updated,
-    usable,
-)
+from proxyprox.methods.quasi_newton import conjugate, inverse_product, updated, usable
 from proxyprox.problems.combination import ScaledProxy
 
 BFGS = pp.ProxyBFGS()

@@ -99,12 +99,7 @@ class Case:
 
 @pytest.fixture(params=["plain", "intercept and weights"])
 def case(request, family, kind):
-    return Case(
-        family,
-        kind,
-        intercept=request.param != "plain",
-        weighted=request.param != "plain",
-    )
+    return Case(family, kind, intercept=request.param != "plain", weighted=request.param != "plain")
 
 
 @pytest.fixture(params=["dense", "csr", "torch"])

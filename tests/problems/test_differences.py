@@ -28,10 +28,7 @@ def bend(w):
     return H
 
 
-@pytest.mark.parametrize(
-    ("scheme", "error", "calls"),
-    [("2-point", 1e-6, 5), ("3-point", 1e-8, 9)],
-)
+@pytest.mark.parametrize(("scheme", "error", "calls"), [("2-point", 1e-6, 5), ("3-point", 1e-8, 9)])
 def test_schemes_agree_with_the_exact_gradient(scheme, error, calls):
     loss = ValueObjective(f, gradients=scheme)
     value, gradient = loss.value_and_gradient(W)

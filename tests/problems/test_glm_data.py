@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox import (
-    gamma_regression,
-    linear_regression,
-    logistic_regression,
-    softmax_regression,
-)
+from proxyprox import gamma_regression, linear_regression, logistic_regression, softmax_regression
 from proxyprox.problems import glm
 
 

@@ -38,8 +38,7 @@ def coarse(w):
 
 
 @pytest.mark.parametrize(
-    ("jacobian", "error", "calls"),
-    [("auto", 1e-6, 4), ("3-point", 1e-8, 7), (slopes, 1e-13, 2)],
+    ("jacobian", "error", "calls"), [("auto", 1e-6, 4), ("3-point", 1e-8, 7), (slopes, 1e-13, 2)]
 )
 def test_gradient_and_curvature_are_those_of_the_exact_jacobian(jacobian, error, calls):
     loss = LeastSquares(fine, jacobian=jacobian)

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyprox.theory import (
-    guarantee,
-    largest_step_size,
-    nonconvex_guarantee,
-)
+from proxyprox.theory import guarantee, largest_step_size, nonconvex_guarantee
 
 CONVEX = {"eta": 0.2, "steps": 50, "B": 2.0, "sigma": 1.0, "delta": 1.0, "G": 0.1}
 STRONG = {"eta": 0.25, "steps": 10, "mu": 1.0, "B": 2.0, "sigma": 1.0, "delta": 1.0, "G": 0.5}

@@ -29,12 +29,7 @@ from proxyprox._util.validation import (
 )
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
-from proxyprox.problems.differences import (
-    Differenced,
-    ValueObjective,
-    ValueProxy,
-    check_numerics,
-)
+from proxyprox.problems.differences import Differenced, ValueObjective, ValueProxy, check_numerics
 from proxyprox.problems.protocols import Batch, Facts, Penalty, Summable
 from proxyprox.problems.quadratic import Zero
 
