@@ -30,7 +30,7 @@ from experiments.compare import (
     run_candidate,
     run_jobs,
 )
-from experiments.runs import RecordsError, read_records
+from experiments.runs import read_records
 from proxyprox.inner.exact import minimise_exactly
 
 rng = np.random.default_rng(0)
@@ -158,17 +158,6 @@ def test_nothing_is_done_twice(tmp_path: Path) -> None:
     assert compare(experiment(), tmp_path).reused == 12
     assert len(CALLS) == 12
     assert len(outcome.records) == 12
-
-
-def test_other_settings_or_version_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compare(experiment(), tmp_path)
-    with pytest.raises(RecordsError, match=r"offset \(there 0.0, now 1.0\)"):
-        compare(experiment(Settings(1.0)), tmp_path)
-    monkeypatch.setattr("experiments.compare.__version__", "9")
-    with pytest.raises(RecordsError, match="proxyprox"):
-        compare(experiment(), tmp_path)
 
 
 def test_jobs_in_processes() -> None:

@@ -112,19 +112,3 @@ def test_the_graphed_proxy_takes_the_steps_of_an_ordinary_one(device, correction
         ends.append(([p.detach() for p in model.parameters()], optimizer.record.residual))
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-4, atol=1e-6)
     assert ends[0][1] == pytest.approx(ends[1][1], rel=1e-3)
-
-
-def test_a_graphed_proxy_on_another_subset():
-    data, _, _ = pictures()
-    model = network()
-    loss = losses(data, model)
-    plans = Plans(data, torch.arange(12), 4, augment=False, seed=3)
-    proxy = GraphedProxy(plans, loss, model.parameters(), full_batch=12, model=model)
-    other = proxy.on(torch.arange(12, 24))
-    torch.testing.assert_close(
-        other.loss(None), loss(data.plain_plan(torch.arange(12, 24))).detach()
-    )
-    with pytest.raises(ValueError, match="indices must be as many as before"):
-        proxy.on(torch.arange(4))
-    with pytest.raises(ValueError, match="full_batch must be a divisor"):
-        GraphedProxy(plans, loss, model.parameters(), full_batch=5)

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from experiments import mushrooms
-from experiments.compare import ERM, Job
+from experiments.compare import Job
 from experiments.shared import application
 
 Invoke = Callable[..., Any]
@@ -46,19 +46,6 @@ def job(config: mushrooms.Config, method: str, panel: str = "batch 256", **chang
     curve = next(e for e in mushrooms.curves(config) if (e.panel, e.method) == (panel, method))
     fields = {"eta": curve.etas[len(curve.etas) // 2], "seed": 0, "budget": 10, **changes}
     return Job(panel, method, curve.batch_size, effort=1.0, **fields)
-
-
-def test_panels_of_the_paper() -> None:
-    config = replace(mushrooms.Config(), dataset=mushrooms.BUILT_IN)
-    panels: dict[str, list[str]] = {}
-    for curve in mushrooms.curves(config):
-        panels.setdefault(curve.panel, []).append(curve.method)
-    assert list(panels) == ["batch 1024", "batch 256", "subsampled proxy"]
-    assert panels["batch 1024"] == panels["batch 256"]
-    assert panels["batch 256"][:4] == ["SGD", "heavy ball", "Nesterov", "Adam"]
-    for name in ("AuxMom, 20 GD steps", "AuxMVR, 20 GD steps", "ProxyProx, exact", ERM):
-        assert name in panels["batch 256"]
-    assert panels["subsampled proxy"][-1] == "ProxyProx, all inputs, no labels"
 
 
 def test_one_full_gradient_solves_it_at_the_price_of_all_rows() -> None:
