@@ -149,7 +149,7 @@ def in_fork(source: Path, seconds: float, work: Callable[[Any], int]) -> tuple[i
     return status, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-OPTIONS = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
+OPTIONS = ["-q", "-x", "-p", "no:cacheprovider"]
 
 
 def mutants(
@@ -202,6 +202,8 @@ def main() -> None:
     sys.path[:] = [place for place in sys.path if Path(place).resolve() != HOME / "src"]
     os.chdir(given.tree)
     sys.path.insert(0, str(given.tree.resolve()))
+    if "slow:" in Path("pyproject.toml").read_text():
+        OPTIONS.extend(["-m", "not slow"])
     for name in LIBRARIES:
         import_module(name)
     for folder in given.only:
