@@ -19,7 +19,7 @@ from proxyprox import (
     poisson_regression,
     softmax_regression,
 )
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 ROWS = 600
 """Targets are cut to this many rows: the truth takes thousands of runs."""
@@ -181,13 +181,13 @@ PROXIES: dict[str, Callable[[GLM], Any]] = {
     "noisy copies": _noisy,
     "sign-flipped": lambda t: Negative(t.label_free()),
     "unrelated data": _unrelated,
-    "unrelated × 100": lambda t: ScaledProxy(_unrelated(t), 100.0),
+    "unrelated × 100": lambda t: MixedProxy([_unrelated(t)], [100.0]),
     "permuted columns": _permuted,
     **{
-        f"label-free × {scale:g}": (lambda t, s=scale: ScaledProxy(t.label_free(), s))
+        f"label-free × {scale:g}": (lambda t, s=scale: MixedProxy([t.label_free()], [s]))
         for scale in (1e-3, 1e-2, 1e-1, 10.0, 1e2, 1e3)
     },
-    "10 % × 100": lambda t: ScaledProxy(_subsample(0.1)(t), 100.0),
+    "10 % × 100": lambda t: MixedProxy([_subsample(0.1)(t)], [100.0]),
 }
 
 

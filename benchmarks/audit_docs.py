@@ -18,7 +18,7 @@ from experiments.records import write_record
 from proxyprox import GLM, Problem, logistic_regression, minimize
 from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 SHARE = 0.01
 """ε as a share of the start's suboptimality."""
@@ -39,7 +39,7 @@ def proxies(target: GLM) -> dict[str, object]:
     unrelated = rng.standard_normal((2000, X.shape[1])) * np.sqrt(np.mean(X * X))
     return {
         "all inputs, no labels": target.label_free(),
-        "the same × 1000": ScaledProxy(target.label_free(), 1000.0),
+        "the same × 1000": MixedProxy([target.label_free()], [1000.0]),
         "5 % of the rows": target.subsample(round(0.05 * target.design.rows), rng=0),
         "shifted data": target.label_free(shifted),
         "unrelated data": target.label_free(unrelated),

@@ -25,7 +25,7 @@ from audit_cases import PROXIES, Case, cases, target
 from proxyprox import SGD, Problem, ProxyProx, minimize
 from proxyprox.diagnostics.curvature import best_scale
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 from proxyprox.stopping import Relative, Residual, Steps
 
 SHARES = (0.05, 0.01)
@@ -113,7 +113,9 @@ def truth(case: Case, seeds: tuple[int, ...]) -> dict[str, Any]:
         "seeds": len(seeds),
         "sgd": without_proxy(case.dataset, seeds),
         "plain": plain,
-        "scaled": needed(goal, ScaledProxy(proxy, scale), best, gap, seeds) if distinct else plain,
+        "scaled": needed(goal, MixedProxy([proxy], [scale]), best, gap, seeds)
+        if distinct
+        else plain,
         "seconds": time.perf_counter() - begun,
     }
 

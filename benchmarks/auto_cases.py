@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 import proxyprox as pp
 from experiments import datasets
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems.combination import ScaledProxy
+from proxyprox.problems.combination import MixedProxy
 
 FIXED, REPORTED = "fixed", "reported"
 
@@ -157,7 +157,7 @@ def drifted(table: Table, loss: Any, rng: np.random.Generator) -> Any:
 
 def scaled(factor: float, make: Callable[..., Any]) -> Callable[..., Any]:
     """Return the maker of a wrongly scaled proxy."""
-    return lambda table, loss, rng: ScaledProxy(make(table, loss, rng), factor)
+    return lambda table, loss, rng: MixedProxy([make(table, loss, rng)], [factor])
 
 
 PROXIES = {

@@ -14,7 +14,7 @@ from sklearn.preprocessing import normalize
 import proxyprox as pp
 from experiments import datasets
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems.combination import ScaledProxy
+from proxyprox.problems.combination import MixedProxy
 
 L2 = 1e-5
 
@@ -122,7 +122,7 @@ def share(part: float) -> Callable[[Any, int], Any]:
 
 
 def scaled(factor: float) -> Callable[[Any, int], Any]:
-    return lambda loss, seed: ScaledProxy(share(0.05)(loss, seed), factor)
+    return lambda loss, seed: MixedProxy([share(0.05)(loss, seed)], [factor])
 
 
 def permuted(loss: Any, seed: int) -> Any:

@@ -22,7 +22,7 @@ import auto_cases
 import proxyprox as pp
 from experiments.records import write_record
 from grid_runs import gradients
-from proxyprox.problems.combination import ScaledProxy
+from proxyprox.problems.combination import MixedProxy
 
 RESULTS = Path(__file__).parent / "results" / "safeguard.json"
 
@@ -93,8 +93,8 @@ def useless(target: Any) -> dict[str, Any]:
         "columns permuted": permuted,
         "unrelated data": unrelated,
         "sign flipped": Flipped(base),
-        "times 0.001": ScaledProxy(base, 1e-3),
-        "times 1000": ScaledProxy(base, 1e3),
+        "times 0.001": MixedProxy([base], [1e-3]),
+        "times 1000": MixedProxy([base], [1e3]),
     }
 
 

@@ -111,7 +111,6 @@ def core():
         pp.Problem: {"objective": quadratic(), "proxy": quadratic()},
         pp.Run: {"problem": problem},
         problems.MixedProxy: {"proxies": [quadratic(), quadratic()], "weights": [0.5, 0.5]},
-        problems.ScaledProxy: {"proxy": quadratic(), "scale": 2.0},
         families.Logistic: {"classes": (0, 1)},
         families.Softmax: {"classes": (0, 1, 2)},
         pp.problems.regularized: {"problem": problem, "mu": 1.0, "centre": np.zeros(2)},

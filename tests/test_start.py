@@ -6,7 +6,7 @@ import pytest
 import proxyprox as pp
 from proxyprox import Status
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 TARGETS = {
     "concave": (lambda w: -float(w @ w), lambda w: -2 * w),
@@ -118,7 +118,7 @@ def test_steps_that_are_far_too_long_do_not_end_a_run(seed):
     X, y = counts(seed)
     target = pp.poisson_regression(X, y, l2=1e-3)
     proxies = [
-        ScaledProxy(target.subsample(200, rng=seed), 0.001),
+        MixedProxy([target.subsample(200, rng=seed)], [0.001]),
         pp.poisson_regression(X[:200], y[:200], l2=1e-3),
         target.subsample(40, rng=seed),
     ]

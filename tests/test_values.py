@@ -24,7 +24,7 @@ from proxyprox import (
 )
 from proxyprox.methods.base import State
 from proxyprox.problems import gamma_regression
-from proxyprox.problems.combination import Combination, ScaledProxy
+from proxyprox.problems.combination import Combination
 
 TARGET = Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, -3.0]))
 RNG = np.random.default_rng(0)
@@ -75,7 +75,6 @@ class Trial(State):
         logistic_regression(X, LABELS, l2=0.1, sample_weight=AMOUNTS),
         gamma_regression(X, AMOUNTS),
         linear_regression(X, AMOUNTS, l2=0.1),
-        ScaledProxy(TARGET, 2.0),
         Combination([TARGET], [1.0], tilt=np.ones(2), mu=2.0, centre=np.ones(2)),
         FunctionObjective(
             TARGET.gradient, value=TARGET.value, value_and_gradient=TARGET.value_and_gradient

@@ -12,7 +12,7 @@ import proxyprox as pp
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.report import Verdict
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 
 def true_values(target, proxy, w):
@@ -116,14 +116,14 @@ def test_verdicts_from_perfect_to_adversarial(target):
     strange = np.random.default_rng(8).standard_normal(target.design.X.shape)
     free = loss.label_free()
 
-    class Negative(ScaledProxy):
+    class Negative(MixedProxy):
         def __init__(self):
-            super().__init__(free, 1.0)
+            super().__init__([free], [1.0])
             self.weights = (-1.0,)
 
     for proxy, verdict, kind in (
         (free, Verdict.USE, type(free)),
-        (ScaledProxy(free, 1e-3), Verdict.USE_SCALED, ScaledProxy),
+        (MixedProxy([free], [1e-3]), Verdict.USE_SCALED, MixedProxy),
         (loss.label_free(strange), Verdict.DO_NOT_USE, pp.problems.Zero),
         (Negative(), Verdict.DO_NOT_USE, pp.problems.Zero),
     ):
@@ -131,7 +131,7 @@ def test_verdicts_from_perfect_to_adversarial(target):
         assert found.verdict is verdict
         assert type(found.recommended.proxy) is kind
         if verdict is Verdict.USE_SCALED:
-            assert found.scale.value * proxy.scale == pytest.approx(1.0, rel=0.05)
+            assert found.scale.value * proxy.weights[0] == pytest.approx(1.0, rel=0.05)
         assert any("sign" in reason for reason in found.reasons) == isinstance(proxy, Negative)
 
 

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 import proxyprox as pp
 from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.diagnostics.report import Verdict
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +86,9 @@ def test_a_useless_proxy_is_left_out_and_a_scaled_one_taken_with_its_scale(targe
     assert planned.stop is None
     assert planned.bill.proxy_gradients == 0
     assert "Do not use it" in planned.notes[0]
-    wrong = ScaledProxy(target.label_free(), 1e-3)
+    wrong = MixedProxy([target.label_free()], [1e-3])
     planned = plan(audit(pp.Problem(target, wrong), epsilon=5e-3, rng=0))
-    assert isinstance(planned.problem.proxy, ScaledProxy)
+    assert isinstance(planned.problem.proxy, MixedProxy)
     ends = [pp.minimize(planned.problem, **planned.arguments, rng=s).w for s in range(3)]
     assert np.mean([target.value(w) for w in ends]) - best_value(target) < 2 * planned.epsilon
 

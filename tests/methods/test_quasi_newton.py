@@ -12,7 +12,7 @@ import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
 from proxyprox.methods.quasi_newton import conjugate, inverse_product, updated, usable
-from proxyprox.problems.combination import ScaledProxy
+from proxyprox.problems.combination import MixedProxy
 
 BFGS = pp.ProxyBFGS()
 
@@ -453,7 +453,7 @@ def useless(target, kind):
             lambda w: -proxy.value(w), lambda w: -proxy.gradient(w),
             hessian=lambda w: -proxy.hessian(w),
         )  # fmt: skip
-    return ScaledProxy(proxy, float(kind))
+    return MixedProxy([proxy], [float(kind)])
 
 
 @pytest.mark.parametrize("kind", ["none", "permuted", "flipped", "negated", "1e3", "1e-3"])

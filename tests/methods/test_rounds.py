@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.problems import ScaledProxy
+from proxyprox.problems import MixedProxy
 
 
 def table(n=400, d=8, seed=5):
@@ -60,8 +60,8 @@ CASES = {
     "sample": (L, L.subsample(80, rng=0), 10),
     "small sample": (L, L.subsample(20, rng=1), 15),
     "gradients alone": (silent(L), L.subsample(80, rng=0), 10),
-    "a thousandth": (L, ScaledProxy(L.subsample(80, rng=0), 1e-3), 24),
-    "a thousand times": (L, ScaledProxy(L.subsample(80, rng=0), 1e3), 16),
+    "a thousandth": (L, MixedProxy([L.subsample(80, rng=0)], [1e-3]), 24),
+    "a thousand times": (L, MixedProxy([L.subsample(80, rng=0)], [1e3]), 16),
     "drifted": (L, drifted(L), 10),
     "sorted counts": (W, W.subsample(60, rng=0), 10),
     "counts, gradients alone": (silent(W), W.subsample(60, rng=0), 10),

@@ -9,7 +9,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import FunctionProxy, Problem, Quadratic
-from proxyprox.problems import MixedProxy, ScaledProxy, regularized
+from proxyprox.problems import MixedProxy, regularized
 from proxyprox.problems.combination import Combination
 
 A, B = np.diag([2.0, 0.5, 1.0]), np.diag([1.0, 3.0, 2.0]) + 0.2
@@ -37,7 +37,7 @@ def test_sums_scales_and_lines_are_the_quadratics_they_stand_for():
     for made, whole in (
         (MixedProxy([one, two], [0.5, 2.0]), Quadratic(0.5 * A + 2 * B, b=0.5 * np.ones(3))),
         (0.5 * one + 2 * two, Quadratic(0.5 * A + 2 * B, b=0.5 * np.ones(3))),
-        (ScaledProxy(one, 2.5), Quadratic(2.5 * A, b=2.5 * np.ones(3))),
+        (MixedProxy([one], [2.5]), Quadratic(2.5 * A, b=2.5 * np.ones(3))),
         (Combination([one], [1.0], tilt=line), Quadratic(A, b=1 + line)),
         (near(two), Quadratic(B + MU * np.eye(3), b=-MU * CENTRE)),
     ):
@@ -63,10 +63,10 @@ def test_derivatives_and_batches_of_what_is_no_quadratic(logistic):
     assert loss.strong_convexity == MU
     batch = np.array([0, 3, 3])
     own = logistic.gradient(W, batch)
-    for loss, want in ((ScaledProxy(logistic, 0.5), own / 2), (regular, own + MU * (W - CENTRE))):
-        np.testing.assert_allclose(loss.gradient(W, batch), want, rtol=1e-13)
-        assert (loss.samples(batch), loss.samples(loss.everything())) == (3, 12)
-        assert len(loss.sample(np.random.default_rng(3))) == 4
+    np.testing.assert_allclose(regular.gradient(W, batch), own + MU * (W - CENTRE), rtol=1e-13)
+    assert (regular.samples(batch), regular.samples(regular.everything())) == (3, 12)
+    assert len(regular.sample(np.random.default_rng(3))) == 4
+    np.testing.assert_allclose(MixedProxy([logistic], [0.5]).gradient(W, (batch,)), own / 2)
     parts = [logistic, logistic.with_batch_size(2)]
     mixed = MixedProxy(parts, [1.0, 3.0])
     one, two = mixed.sample(np.random.default_rng(0))
@@ -76,10 +76,10 @@ def test_derivatives_and_batches_of_what_is_no_quadratic(logistic):
 
 def test_capabilities_are_those_that_all_parts_share():
     poor = FunctionProxy(lambda w: 0.0, lambda w: 0 * w)
-    for made in (MixedProxy([Quadratic(A), poor], [1.0, 1.0]), ScaledProxy(poor, 3.0), near(poor)):
+    for made in (MixedProxy([Quadratic(A), poor], [1.0, 1.0]), 3.0 * poor, near(poor)):
         lacking = made.hvp, made.hessian, made.solve_shifted, made.smoothness, made.sample
         assert lacking == (None,) * 5
-    assert not hasattr(ScaledProxy(poor, 3.0), "dim")
+    assert not hasattr(MixedProxy([poor], [3.0]), "dim")
     assert near(pp.poisson_regression(X, Y)).smoothness == math.inf
 
     def refuse(w):
@@ -96,8 +96,8 @@ def test_arguments_are_checked(logistic):
         ("weights", lambda: MixedProxy(two, [0.0, 0.0])),
         ("weights", lambda: MixedProxy(two, [-1.0, 1.0])),
         ("proxies", lambda: MixedProxy([two[0], Quadratic(np.eye(2))], [1.0, 1.0])),
-        ("scale", lambda: ScaledProxy(two[0], -1.0)),
-        ("scale", lambda: ScaledProxy(two[0], np.nan)),
+        ("weights", lambda: MixedProxy([two[0]], [-1.0])),
+        ("weights", lambda: MixedProxy([two[0]], [np.nan])),
         ("centre", lambda: near(logistic, MU, np.zeros(1))),
         ("mu", lambda: near(logistic, -1.0)),
     ):

@@ -15,7 +15,7 @@ from proxyprox import (
     linear_regression,
     minimize,
 )
-from proxyprox.problems import ScaledProxy, Zero, regularized
+from proxyprox.problems import MixedProxy, Zero, regularized
 
 
 def value(w):
@@ -129,7 +129,7 @@ def test_parts_may_have_their_methods_by_getattr():
     problem = Problem(objective, proxy)
     assert audit(problem, rng=0).delta is not None
     assert regularized(problem, 0.1, np.zeros(3)).value(np.zeros(3)) > 0
-    scaled = Problem(objective, Delegating(ScaledProxy(proxy, 0.5)))
+    scaled = Problem(objective, Delegating(MixedProxy([proxy], [0.5])))
     assert minimize(scaled, method=DANE(eta=0.5), steps=5).ledger.target_gradients == 5
 
 

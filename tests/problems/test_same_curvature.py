@@ -8,7 +8,7 @@ import scipy.sparse
 
 import proxyprox as pp
 from proxyprox._util.arrays import digest
-from proxyprox.problems import MixedProxy, ScaledProxy, regularized
+from proxyprox.problems import MixedProxy, regularized
 from proxyprox.problems.combination import Combination
 from proxyprox.problems.identity import fingerprint
 from proxyprox.problems.protocols import Facts, HessianOf
@@ -75,13 +75,15 @@ def tilted(loss):
 
 
 def twice(loss, free):
-    problem = pp.Problem(tilted(loss), ScaledProxy(MixedProxy([free, loss], [0.7, 1.3]), 0.5))
+    problem = pp.Problem(tilted(loss), MixedProxy([MixedProxy([free, loss], [0.7, 1.3])], [0.5]))
     return regularized(regularized(problem, 0.1, LINE), 0.2, 0 * LINE)
 
 
 COMBINED = {
     "regularized twice": twice,
-    "scaled": lambda loss, free: pp.Problem(loss, ScaledProxy(ScaledProxy(free, 0.3), 1 / 0.3)),
+    "scaled": lambda loss, free: pp.Problem(
+        loss, MixedProxy([MixedProxy([free], [0.3])], [1 / 0.3])
+    ),
     "paired": lambda loss, free: pp.Problem(
         Combination([loss, free, loss.label_free(X)], [1.0, -0.4, 0.4]), free
     ),
@@ -118,7 +120,7 @@ def test_a_user_s_own_loss_may_say_so():
 
     one, other = Own(np.eye(4)), Own(np.eye(4))
     assert known(one, other)
-    assert known(tilted(one), ScaledProxy(ScaledProxy(other, 2.0), 0.5))
+    assert known(tilted(one), MixedProxy([MixedProxy([other], [2.0])], [0.5]))
     assert not known(one, Own(2 * np.eye(4)))
 
 
@@ -131,8 +133,8 @@ def test_fingerprints_tell_losses_apart_by_data_and_settings_alone():
         pp.problems.Zero(), quadratic, pp.Quadratic(np.eye(4), noise=0.1),
         pp.Quadratic(2 * np.eye(4)), target(), target(intercept=True),
         target(scipy.sparse.csr_array(X)), target(X.astype(np.float32)),
-        pp.linear_regression(X, Y, l2=0.1), ScaledProxy(quadratic, 2.0),
-        ScaledProxy(quadratic, 3.0), MixedProxy([quadratic, target()], [1.0, 2.0]),
+        pp.linear_regression(X, Y, l2=0.1), MixedProxy([quadratic], [2.0]),
+        MixedProxy([quadratic], [3.0]), MixedProxy([quadratic, target()], [1.0, 2.0]),
         tilted(quadratic), regularized(pp.Problem(quadratic), 0.1, LINE).objective,
     ]  # fmt: skip
     marks = [fingerprint(loss) for loss in losses]

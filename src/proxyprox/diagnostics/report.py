@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from proxyprox._util.arrays import Vector
 from proxyprox._util.validation import count_words
 from proxyprox.diagnostics.rehearsal import POLICY, Matrix, Rehearsal
-from proxyprox.problems import Problem, ScaledProxy, Zero
+from proxyprox.problems import MixedProxy, Problem, Zero
 from proxyprox.result import Budget, Interval, Ledger
 
 __all__ = [
@@ -277,7 +277,7 @@ class Audit:
         """The problem with the proxy that the verdict, or its leaning, is for; or with none."""
         proxy: Any = self.problem.proxy
         if self.factor != 1.0:
-            proxy = ScaledProxy(proxy, self.factor)
+            proxy = MixedProxy([proxy], [self.factor])
         return replace(self.problem, proxy=Zero() if self.refused else proxy)
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """Losses: what is expensive, what is cheap, and both together."""
 
-from proxyprox.problems.combination import MixedProxy, ScaledProxy, regularized
+from proxyprox.problems.combination import MixedProxy, regularized
 from proxyprox.problems.differences import ValueObjective, ValueProxy
 from proxyprox.problems.families import FAMILIES, CanonicalFamily, Family, LogLink
 from proxyprox.problems.glm import (
@@ -28,8 +28,7 @@ from proxyprox.problems.quadratic import Quadratic, Zero
 __all__ = [
     "FAMILIES", "GLM", "Batch", "CanonicalFamily", "Facts", "Family", "FunctionObjective",
     "FunctionProxy", "LeastSquares", "LogLink", "MixedProxy", "Objective", "Outputs", "Parametric",
-    "Penalty", "Problem", "Proxy", "Quadratic", "ScaledProxy", "Uncertainty", "ValueObjective",
-    "ValueProxy", "Zero", "counts", "gamma_regression", "huber", "linear_regression",
-    "logistic_regression", "poisson_regression", "regularized", "softmax_regression", "uncertainty",
-    "weighted",
+    "Penalty", "Problem", "Proxy", "Quadratic", "Uncertainty", "ValueObjective", "ValueProxy",
+    "Zero", "counts", "gamma_regression", "huber", "linear_regression", "logistic_regression",
+    "poisson_regression", "regularized", "softmax_regression", "uncertainty", "weighted",
 ]  # fmt: skip

@@ -185,33 +185,10 @@ class Combination(Summable):
         return gradient if self._centre is None else gradient + self._mu * (w - self._centre)
 
 
-class ScaledProxy(Combination):
-    """``s·L̂(w)``: what an audit offers for a proxy of the right shape and the wrong size.
-
-    Parameters
-    ----------
-    proxy : Proxy
-        L̂.
-    scale : float
-        s > 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Quadratic
-    >>> proxy = ScaledProxy(Quadratic(np.diag([1.0, 4.0])), 0.5)
-    >>> proxy.gradient(np.ones(2)), proxy.smoothness
-    (array([0.5, 2. ]), 2.0)
-    """
-
-    def __init__(self, proxy: Any, scale: float) -> None:
-        self.proxy = _loss("ScaledProxy", "proxy", proxy)
-        self.scale = check.positive("scale", scale, "For no proxy at all use Zero().")
-        super().__init__([proxy], [self.scale])
-
-
 class MixedProxy(Combination):
     """``Σ s_i L̂_i(w)`` with every capability that all of the proxies share; also ``0.3 * a + b``.
+
+    With one proxy it is what an audit offers for a proxy of the right shape and the wrong size.
 
     Parameters
     ----------
