@@ -57,7 +57,7 @@ from proxyprox.inner.exact import absolute, box_minimum, factored, find_minimum,
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.penalties import Box
-from proxyprox.problems.problem import facts_of
+from proxyprox.problems.problem import FunctionProxy, facts_of
 from proxyprox.problems.protocols import Facts
 from proxyprox.problems.quadratic import Zero
 from proxyprox.result import Status
@@ -233,30 +233,17 @@ class Curvature:
         return solve
 
 
-class LateSample:
-    """A sample of a loss's rows that is drawn when its Hessian is asked for, and not kept."""
-
-    facts = Facts(empirical=True)
-    strong_convexity = smoothness = hvp = None
-
-    def __init__(self, draw: Callable[[int], Any], rows: int) -> None:
-        self.draw, self.rows = draw, rows
-
-    def value(self, w: Vector) -> float:
-        """Return the loss of the rows."""
-        return float(self.draw(self.rows).value(w))
-
-    def gradient(self, w: Vector) -> Vector:
-        """Return its gradient."""
-        return self.draw(self.rows).gradient(w)
-
-    def hessian(self, w: Vector) -> Matrix:
-        """Return its Hessian."""
-        return self.draw(self.rows).hessian(w)
-
-    def fingerprint(self) -> str:
-        """Return how many rows: which ones follows from the target."""
-        return f"{self.rows} rows"
+def late_sample(draw: Callable[[int], Any], rows: int) -> FunctionProxy:
+    """Return a sample of a loss's rows that is drawn when it is asked, and not kept."""
+    sample = FunctionProxy(
+        lambda w: draw(rows).value(w),
+        lambda w: draw(rows).gradient(w),
+        hessian=lambda w: draw(rows).hessian(w),
+    )
+    sample.facts = Facts(empirical=True)  # type: ignore[attr-defined]
+    # Which rows these are follows from the target.
+    sample.fingerprint = lambda: f"{rows} rows"  # type: ignore[attr-defined]
+    return sample
 
 
 def forms_matrix(proxy: Any, size: int, known: Matrix | None) -> bool:
@@ -495,14 +482,10 @@ class ProxyBFGS(Method):
         """Return the problem, with a sample of the target if it has no proxy."""
         draw = facts_of(problem.objective).subsample
         if self.sample and draw is not None and isinstance(problem.proxy, Zero):
-            rows = LateSample(draw, self.sample) if self.late else draw(self.sample)
+            # A run that is L-BFGS's at first may never look at its sample.
+            rows = draw(self.sample) if self.start_at_proxy else late_sample(draw, self.sample)
             return problem.with_proxy(rows)
         return problem
-
-    @property
-    def late(self) -> bool:
-        """Whether the run is L-BFGS's at first, and may never look at a sample."""
-        return bool(self.sample) and not self.start_at_proxy
 
     def init(self, w0: Vector, problem: Any) -> QuasiNewtonState:
         """Find the proxy's minimum, where the first round will be."""
