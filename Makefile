@@ -64,6 +64,7 @@ other_data: $(VENV)/.experiments  ## little right data and much other data, riva
 	PROXYPROX_DATA="$${PROXYPROX_DATA:-$(DATA)}" $(BIN)/python -m experiments.other_data $(OPTIONS)
 
 docs: $(VENV)/.docs    ## build the site into docs/_build/html, run its examples, check its links
+	rm -rf docs/api docs/_build   # pages of names that have gone would stay
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html

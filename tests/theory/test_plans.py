@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxyprox.theory import guarantee, plan_run
+from proxyprox.theory import corollary_plan, guarantee, plan_run
 
 scale = st.floats(1e-6, 1e6)
 scale_or_zero = st.just(0.0) | scale
@@ -46,6 +46,18 @@ def test_strongly_convex_plans_reach_the_accuracy_they_were_made_for(epsilon, mu
     C = 15 * B**2 * mu / (4 * epsilon)
     closed = A * (1 + 4 * math.log(math.e + A * C))
     assert plan.steps <= (closed + 2) * (1 + 1e-12)
+
+
+@given(epsilon=scale, mu=scale, B=scale, sigma=scale_or_zero, delta=scale_or_zero)
+@example(epsilon=1e6, mu=1e-6, B=1e-6, sigma=0.0, delta=0.0)  # the printed η is negative here
+def test_the_corollarys_own_settings_meet_the_conditions_of_its_proof(epsilon, mu, B, sigma, delta):
+    plan = corollary_plan(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta)
+    assert plan.guarantee <= epsilon * (1 + 1e-9)
+    assert plan.eta * max(4 * delta, 0.4 * mu, 6 * sigma**2 / epsilon) <= 1 + 1e-9
+    assert math.isclose(plan.G**2, mu * epsilon / 3, rel_tol=1e-9)
+    needed = 5 / mu / (plan.steps - 1)
+    assert plan.eta >= needed * (1 - 1e-9)
+    assert plan_run(epsilon=epsilon, mu=mu, B=B, sigma=sigma, delta=delta).steps <= plan.steps
 
 
 @given(

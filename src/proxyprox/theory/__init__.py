@@ -6,7 +6,7 @@ question                            function
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
 the same, of SVRP?                  :func:`svrp_guarantee`
-which η and K for accuracy ε?       :func:`plan_run`
+which η and K for accuracy ε?       :func:`plan_run`, the paper's :func:`corollary_plan`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`
 is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
@@ -28,6 +28,7 @@ from proxyprox.theory.complexity import (
 )
 from proxyprox.theory.guarantees import (
     Plan,
+    corollary_plan,
     guarantee,
     largest_step_size,
     nonconvex_guarantee,
@@ -36,7 +37,7 @@ from proxyprox.theory.guarantees import (
 )
 
 __all__ = [
-    "Plan", "exact_rounds", "guarantee", "inner_steps_sgd", "largest_step_size", "lower_bound",
-    "nonconvex_guarantee", "plan_run", "proxyprox_steps", "sgd_steps", "similarity_threshold",
-    "svrp_guarantee",
+    "Plan", "corollary_plan", "exact_rounds", "guarantee", "inner_steps_sgd", "largest_step_size",
+    "lower_bound", "nonconvex_guarantee", "plan_run", "proxyprox_steps", "sgd_steps",
+    "similarity_threshold", "svrp_guarantee",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxyprox._util.arrays import rounding
-from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, whole
+from proxyprox._util.validation import Words, flag, fraction, message, nonnegative, positive, whole
 from proxyprox.theory.complexity import constants
 
 MOST_STEPS = 10**300
@@ -421,6 +421,72 @@ def plan_run(
         with contextlib.suppress(ValueError):
             plans.append(_plan(epsilon, B, sigma, delta, case))
     return min(plans, key=lambda plan: plan.steps) if plans else _plan(epsilon, B, sigma, delta, mu)
+
+
+def corollary_plan(*, epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
+    r"""Return the paper's own settings for strongly convex losses: the corollary, as it is proved.
+
+    With a third of ε for each term of the theorem, :math:`\varepsilon' = \varepsilon/3`,
+
+    .. math::
+
+        \eta = \frac{5}{\mu(K-1)}\Bigl(1 + \ln_+\frac{5B^2\mu(K-1)}{4\varepsilon'}\Bigr),
+        \qquad G^2 = \mu\varepsilon',
+
+    and K is the smallest number of steps with :math:`\eta \le \min\{\frac1{4\delta},
+    \frac5{2\mu}, \frac{\varepsilon'}{2\sigma^2}\}`. :func:`plan_run` searches η and needs far
+    fewer steps; this function is for comparisons with the paper.
+
+    Parameters
+    ----------
+    epsilon, B, sigma, delta : float
+        As for :func:`plan_run`.
+    mu : float
+        Strong convexity μ > 0 of the loss L.
+
+    Returns
+    -------
+    Plan
+        The settings; ``Plan.guarantee`` is the theorem's bound for them, at most ε.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range, or K would exceed 10**300.
+
+    Notes
+    -----
+    The statement prints :math:`G^2 \le \frac12\mu\varepsilon`; three terms of equal size, which is
+    what is proved, leave :math:`\frac13\mu\varepsilon`. It prints no 4 in the logarithm, where the
+    proof has one. The logarithm is cut at 0: below it, η as printed can be negative.
+
+    Examples
+    --------
+    >>> known = {"epsilon": 0.01, "B": 1.0, "sigma": 0.0, "delta": 1.0, "mu": 0.1}
+    >>> corollary_plan(**known).steps, plan_run(**known).steps
+    (2490, 157)
+
+    References
+    ----------
+    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the corollary on
+    optimised guarantees.
+    """
+    epsilon, B, sigma, delta = constants(epsilon=epsilon, B=B, sigma=sigma, delta=delta)
+    mu, third = positive("mu", mu), epsilon / 3
+    limits = [2.5 / mu, *([0.25 / delta] if delta > 0 else [])]
+    limits += [third / sigma / sigma / 2] if sigma > 0 else []
+
+    def eta(steps: int) -> float:
+        ratio = 1.25 * B * (B / third) * mu * (steps - 1)
+        return 5 / mu / (steps - 1) * (1 + math.log(max(ratio, 1.0)))
+
+    # η falls with K: the inequality x ≥ 1 + ln(ax) holds from x = 2(1 + ln(1 + a)) on.
+    scale = 5 / mu / min(limits)
+    enough = 2 + 2 * scale * (1 + math.log1p(1.25 * B * (B / third) * mu * scale))
+    steps = _smallest_integer(lambda n: n > 1 and eta(n) <= min(limits), enough)
+    step, G = eta(steps), math.sqrt(mu) * math.sqrt(third)
+    sure = guarantee(eta=step, steps=steps, B=B, sigma=sigma, delta=delta, mu=mu, G=G)
+    return Plan(eta=step, steps=steps, guarantee=sure, mu=mu, G=G, average=mu)
 
 
 def _plan(epsilon: float, B: float, sigma: float, delta: float, mu: float) -> Plan:
