@@ -410,7 +410,7 @@ def stalled(parts: Any, state: Any) -> bool:
         return True
     # A search goes on if the last trial was rejected and the next one is much nearer.
     ahead = norm(method.ask(copy_tree(state.method)).points[0] - w)
-    return not 0 < ahead <= norm(last - w) / 2
+    return not 0 < 4 * ahead <= 3 * norm(last - w)
 
 
 class _End(NamedTuple):

@@ -401,7 +401,6 @@ class QuasiNewtonState:
     curvature: Matrix | None = None
     direction: Vector | None = None
     length: float = 1.0
-    rejected: int = 0
     units: Vector | None = None
     lower: Vector | None = None
     upper: Vector | None = None
@@ -689,23 +688,21 @@ class ProxyBFGS(Method):
             kept = self._paired(state, gradient) if bend < agreement**2 else state
             if change < 0:
                 lowest = float(step.proxy.value(state.trial))
-                kept = replace(kept, w=state.trial, lowest=lowest, rejected=0, **known)
-            return self._start(replace(kept, length=1.0, leap=0), step)
+                kept = replace(kept, w=state.trial, lowest=lowest, **known)
+            return self._start(replace(kept, leap=0), step)
         if not accepted and bend >= agreement:
             if dropped:
                 # The trial was a useless proxy's: begin here anew.
-                return self._start(replace(state, length=1.0), step)
+                return self._start(state, step)
             return self._shorten(state, _shorter(rise, slope, end), step)
-        state = self._paired(state, gradient)
+        state, policy = self._paired(state, gradient), QuasiNewtonPolicy
+        # A metric that is too flat overshoots again and again, in one direction after the other.
+        reach = policy.longest
         if accepted:
-            state = replace(state, w=state.trial, length=1.0, rejected=0, **known)
-            state = self._watch(state)
-        else:
-            # Its minimum is at this share of the step, and may be so along the next one: a metric
-            # that is too flat overshoots again and again.
-            share = slope / (slope - end) if state.rejected else 1.0
-            state = replace(state, length=share, rejected=state.rejected + 1)
+            reach = math.inf if state.length == 1 else 1 / policy.shortest
+            state = self._watch(replace(state, w=state.trial, **known))
         local = Local(state, step.proxy)
+        reach *= float(np.linalg.norm(local.steps[-1]))
         quadratic = bend < agreement**2 and local.agrees
 
         def fit(metric: Metric, curvature: Curvature) -> Metric:
@@ -717,7 +714,7 @@ class ProxyBFGS(Method):
                 metric = metric.scored(curvature, newest)
             return metric.fitted(curvature, local.pairs, quadratic=quadratic)
 
-        return self._search(state, local, step.proxy, fit)
+        return self._search(state, local, step.proxy, fit, reach)
 
     def _paired(self, state: QuasiNewtonState, gradient: Vector) -> QuasiNewtonState:
         """Return the state with the pair from w to the trial."""
@@ -757,16 +754,17 @@ class ProxyBFGS(Method):
         local: Local,
         proxy: Any,
         fit: Callable[[Metric, Curvature], Metric],
+        reach: float = math.inf,
     ) -> QuasiNewtonState:
-        """Return the state with a new direction and the trial of length one along it."""
+        """Return the state with a new direction and the trial of length one, or within reach."""
         try:
             curvature = self._curvature(state, local, proxy)
             if curvature is not None:
                 state = replace(state, metric=fit(state.metric, curvature))
-            return self._leap(self._advance(state, local, curvature), proxy)
+            return self._leap(self._advance(state, local, curvature, reach), proxy)
         except NonFiniteError:
             # Without the proxy's Hessian the step is plain BFGS.
-            return self._advance(state, local, None)
+            return self._advance(state, local, None, reach)
 
     def _curvature(self, state: QuasiNewtonState, local: Local, proxy: Any) -> Curvature | None:
         """Return the proxy's Hessian: here, or the one that is kept."""
@@ -781,7 +779,7 @@ class ProxyBFGS(Method):
         return known  # type: ignore[no-any-return]
 
     def _advance(
-        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None
+        self, state: QuasiNewtonState, local: Local, curvature: Curvature | None, reach: float
     ) -> QuasiNewtonState:
         """Return the state with the step of BFGS from the proxy's metric, or from the identity."""
         metric, size, alone, pairs = state.metric, len(local.gradient), 0.0, local.joint
@@ -813,9 +811,10 @@ class ProxyBFGS(Method):
                 move = -solve(local.gradient)
                 move = move if np.isfinite(move).all() else -local.gradient
                 state = replace(state, steps=[], changes=[])
-        direction = local.vector(move)
-        trial = _inside(state, state.w + state.length * direction)
-        return replace(state, direction=direction, alone=alone, trial=trial)
+        direction, far = local.vector(move), float(np.linalg.norm(move))
+        length = reach / far if far > reach else 1.0
+        trial = _inside(state, state.w + length * direction)
+        return replace(state, direction=direction, length=length, alone=alone, trial=trial)
 
     def _leap(self, state: QuasiNewtonState, proxy: Any) -> QuasiNewtonState:
         """Return the state with the minimum of a proxy that has changed for the better as trial."""
@@ -841,7 +840,7 @@ class ProxyBFGS(Method):
         if state.steps and same_point(trial, state.w):
             # What was learnt leads nowhere: begin here anew.
             empty = QuasiNewtonState(state.w, state.w)
-            names = ("length", "rejected", "steps", "changes", "metric")
+            names = ("steps", "changes", "metric")
             state = replace(state, **{name: getattr(empty, name) for name in names})
             return self._start(state, step)
         return replace(state, length=length, trial=trial)
