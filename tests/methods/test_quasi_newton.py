@@ -466,6 +466,26 @@ def test_a_useless_proxy_costs_at_most_three_rounds(kind):
     assert rounds(pp.Problem(target, *proxies), least) <= lbfgs + 3
 
 
+@pytest.mark.parametrize("family", ["poisson", "gamma"])
+def test_a_proxy_far_too_flat_or_of_other_inputs_ends_no_convex_run_early(family):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(200, 12)) + 3 * rng.normal(size=12)
+        score = X @ rng.normal(size=12)
+        means = np.exp(2 * (score - score.mean()) / score.std() + 2)
+        y = rng.poisson(means) if family == "poisson" else rng.gamma(2.0, means / 2) + 1e-6
+        loss = getattr(pp, f"{family}_regression")
+        target, start = loss(X, y, l2=1e-3), np.zeros(12)
+        with np.errstate(over="ignore"):
+            least = target.value(minimise_exactly(target, start, relative=1e-10))
+        flat = pp.Quadratic(1e-6 * np.eye(12))
+        other = loss(3 * rng.normal(size=X.shape), y, l2=1e-3)
+        for proxy in (flat, ScaledProxy(target.subsample(20, rng=0), 1e-3), other):
+            result = pp.minimize(pp.Problem(target, proxy))
+            left = (target.value(result.w) - least) / (target.value(start) - least)
+            assert result.success and left < 1e-5, (seed, proxy, result.message)
+
+
 def test_a_huge_gradient_at_the_proxys_minimum_is_no_measure_of_convergence(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 10))

@@ -303,8 +303,8 @@ class Metric:
 
     @property
     def useless(self) -> bool:
-        """Whether the identity has been a better metric than the proxy's curvature."""
-        return self.score > 0
+        """Whether the identity has been a better metric, or no c is small enough."""
+        return self.score > 0 or self.scale <= 10 ** QuasiNewtonPolicy.grid[0]
 
     def scored(self, curvature: Curvature, pair: Pair) -> Metric:
         """Return the metric with the evidence of one more pair."""
@@ -802,6 +802,9 @@ class ProxyBFGS(Method):
             elif state.modelled:
                 # In the target's own units each parameter has about the curvature 1.
                 alone = float((local.gradient**2).max(initial=0.0)) / 2
+            # The least that is left, if the target is nowhere steeper than along the steps so far.
+            steepest = max((float(y @ y) / sy for _, y, sy in local.pairs), default=math.inf)
+            alone = max(alone, length**2 / (2 * steepest))
             if pairs:
                 S, Y = (np.array(rows) for rows in list(zip(*pairs, strict=True))[:2])
                 move = -inverse_product(solve, S, Y, local.gradient)
