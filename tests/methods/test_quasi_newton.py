@@ -480,7 +480,7 @@ def test_a_proxy_far_too_flat_or_of_other_inputs_ends_no_convex_run_early(family
             least = target.value(minimise_exactly(target, start, relative=1e-10))
         flat = pp.Quadratic(1e-6 * np.eye(12))
         other = loss(3 * rng.normal(size=X.shape), y, l2=1e-3)
-        for proxy in (flat, ScaledProxy(target.subsample(20, rng=0), 1e-3), other):
+        for proxy in (flat, MixedProxy([target.subsample(20, rng=0)], [1e-3]), other):
             result = pp.minimize(pp.Problem(target, proxy))
             left = (target.value(result.w) - least) / (target.value(start) - least)
             assert result.success and left < 1e-5, (seed, proxy, result.message)
