@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import math
+import runpy
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +26,13 @@ import numpy as np
 from scipy.optimize import minimize as scipy_minimize
 
 import proxyprox as pp
-from examples.finite_sums import PAGE, SAGA
 from experiments import datasets
 from experiments.records import write_record
 from experiments.report.figures import styles
 
+# By its file: opacus installs a package of the name "examples".
+FILE = Path(__file__).parents[1] / "examples" / "finite_sums.py"
+PAGE, SAGA = (runpy.run_path(str(FILE), run_name="finite_sums")[name] for name in ("PAGE", "SAGA"))
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)
 
@@ -211,6 +215,28 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
     figure.legend(handles.values(), handles, loc="lower center", ncols=len(handles), frameon=False)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=130)
+
+
+def page_table(path: Path) -> str:
+    """Return the table of the page: medians after some passes, the least of each column bold."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    columns = [(name, mark) for name in ("a9a, 1 % proxy", "mushrooms, 1 % proxy")
+               for mark in ("2", "5", "10", "20")]  # fmt: skip
+    found = {
+        (row["method"], row["problem"], row["passes"]): float(row["suboptimality"]) for row in rows
+    }
+    methods = [row["method"] for row in rows if row["problem"] == columns[0][0]]
+    lines = ["| L − L* after passes | a9a: 2 | 5 | 10 | 20 | mushrooms: 2 | 5 | 10 | 20 |"]
+    lines.append("|---" * 9 + "|")
+    for method in dict.fromkeys(methods):
+        cells = [method]
+        for column in columns:
+            least = min(found[each, *column] for each in methods)
+            text = f"{found[method, *column]:.1e}".replace("e-0", "e-")
+            cells.append(f"**{text}**" if found[method, *column] == least else text)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
