@@ -193,7 +193,8 @@ class Design:
         else:
             with ThreadPoolExecutor(threads) as pool:
                 found = [*pool.map(add_blocks, cuts)]
-        return None if zero is None else sum(found)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return None if zero is None else sum(found)
 
     def push(self, X: Any, w: Any) -> Any:
         """Return ``X w`` of a block, plus the intercept."""

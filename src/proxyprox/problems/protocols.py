@@ -145,8 +145,7 @@ class Facts:
     work : Work, optional
         About how long a gradient and Hessians take.
     units : callable, optional
-        ``units()``: about the change of each parameter that matters to the loss, or None if these
-        are alike.
+        ``units()``: about the change of each parameter that matters to the loss.
     hessian_terms : tuple of pairs, optional
         Numbers and objects that make up the Hessian. Equal objects stand for equal Hessians.
     divisible : bool
@@ -184,7 +183,7 @@ class Facts:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     work: Work | None = None
-    units: Callable[[], Vector | None] | None = None
+    units: Callable[[], Vector] | None = None
     hessian_terms: tuple[tuple[float, Any], ...] | None = None
     divisible: bool = False
     rows: Callable[[Any, Any], Any] | None = None
