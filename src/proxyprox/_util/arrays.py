@@ -49,6 +49,7 @@ def dot(x: Vector, y: Vector) -> float:
     return product if e is None or f is None else _times_power(float(u @ v), e + f)
 
 
+@np.errstate(over="ignore")
 def norm(x: Vector) -> float:
     """Return ‖x‖ as a Python float, right for all finite x: squares do not under- or overflow."""
     squared = float(x.dot(x) if type(x) is np.ndarray else x @ x)
@@ -82,6 +83,7 @@ def power_of_two(size: float, like: Vector, least: float, most: float) -> float:
     return math.ldexp(1.0, max(-limit, min(limit, -math.frexp(size)[1])))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def all_finite(x: Vector | Matrix) -> bool:
     """Tell whether every entry is finite, however large."""
     # A sum with NaN or an infinity in it is never finite; one without may still overflow.

@@ -72,38 +72,35 @@ def sampling_method(problem: Problem, digits: float) -> tuple[ProxyBFGS, str] | 
         return None
     work: Work = facts.work  # type: ignore[assignment]
     assert size is not None
-    plain = ProxyBFGS(memory=POLICY.memory)
-    rows = work.rows
-    small = rows < 2 * POLICY.least
-    if small and POLICY.narrow * size <= rows:
-        # Overhead counts there, and L-BFGS sees no column that is small beside others.
-        what = "it is small, all of its rows are the proxy"
-        return ProxyBFGS(memory=POLICY.memory, sample=rows), what
-    if size > POLICY.widest or small:
-        few = (
-            "there are too many parameters for a Hessian" if size > POLICY.widest else "it is small"
-        )
-        return plain, f"it can be sampled, but {few}: L-BFGS"
-    width = work.width or size
-    form, factor = costs(work, size)
+    rows, few = work.rows, work.rows < 2 * POLICY.least
+    width, (form, factor) = work.width or size, costs(work, size)
+    whole = few and POLICY.narrow * size <= rows
+    if not whole and (few or size > POLICY.widest):
+        why = "it is small" if few else "there are too many parameters for a Hessian"
+        return ProxyBFGS(memory=POLICY.memory), f"it can be sampled, but {why}: L-BFGS"
     counts = np.unique(np.geomspace(POLICY.least, rows / 2, 40).astype(int))
+    # Overhead counts in small tables, and L-BFGS sees no column that is small beside others.
+    counts = np.array([rows]) if whole else counts
     rounds = digits / np.log(np.maximum(counts / (POLICY.rate * width), 1.01))
     shares = counts / rows
     search = shares * (POLICY.hessians * form + POLICY.gradients) + 2 * factor
+    again = shares * form + 2 * factor + rounds / 2
     best = int(np.argmin(search + rounds))
-    if search[best] <= POLICY.dear:
+    at_once = whole or bool(search[best] <= POLICY.dear)
+    best = best if at_once else int(np.argmin(again))
+    method = ProxyBFGS(
+        memory=POLICY.memory, start_at_proxy=at_once, sample=int(counts[best]),
+        worth=float(math.ceil(again[best])),
+    )  # fmt: skip
+    if whole:
+        return method, "it is small, all of its rows are the proxy"
+    if at_once:
         what = f"{counts[best]:,} of its rows are the proxy, about {rounds[best]:.0f} passes"
-        return ProxyBFGS(memory=POLICY.memory, sample=int(counts[best])), what
-    once = shares * form + 2 * factor + rounds / 2
-    best = int(np.argmin(once))
-    what = (
-        f"L-BFGS until more than {once[best]:.0f} passes seem to be left, "
+        return method, what
+    return method, (
+        f"L-BFGS until more than {again[best]:.0f} passes seem to be left, "
         f"then in the metric of {counts[best]:,} of its rows"
     )
-    return ProxyBFGS(
-        memory=POLICY.memory, start_at_proxy=False, sample=int(counts[best]),
-        worth=float(math.ceil(once[best])),
-    ), what  # fmt: skip
 
 
 def costs(work: Work, size: int) -> tuple[float, float]:

@@ -385,7 +385,7 @@ class QuasiNewtonState:
     ``rejected`` counts the last trials that were, on a quadratic line. ``units``, ``lower`` and
     ``upper`` are the problem's.
     ``modelled`` tells if the units come from the target itself.
-    ``anchor`` is where the Hessian was formed that is kept, ``losses`` are the first one and the
+    ``anchor`` is where, and ``formed`` when the Hessian was formed that is kept, ``losses`` are the first one and the
     last ones, ``fall`` is what is known of the way from w0 to the first of them, ``alone`` what one
     parameter would gain by itself.
     """
@@ -409,6 +409,7 @@ class QuasiNewtonState:
     metric: Metric = Metric()
     modelled: bool = False
     anchor: Vector | None = None
+    formed: int = 0
     losses: list[float] = field(default_factory=list)
     fall: float = 0.0
     alone: float = 0.0
@@ -434,10 +435,10 @@ class ProxyBFGS(Method):
     sample : int
         Rows of the target that take the place of a proxy if the problem has none, one from each
         of as many stretches of the table; 0 for none. Seconds count there, not rounds: its Hessian
-        is formed once and kept.
+        is kept.
     worth : float
-        Rounds that such a Hessian takes as long as: until more than these seem to be left, the run
-        is L-BFGS's.
+        Rounds that such a Hessian takes as long as. It is formed if more than these seem to be left
+        (at once, if the run begins at the proxy's minimum), and anew if as many were taken, too.
 
     Notes
     -----
@@ -728,10 +729,15 @@ class ProxyBFGS(Method):
             losses = [*state.losses, state.value]
             losses = [losses[0], *losses[1:][-2 * QuasiNewtonPolicy.watched :]]
             state = replace(state, losses=losses)
-        if not self.sample or state.anchor is not None:
+        if not self.sample:
             return state
-        if not self.worth or self._rounds_left(state.losses) > self.worth:
-            return replace(state, anchor=state.w)
+        # Formed anew, a Hessian has to be paid off first.
+        paid = state.anchor is None or state.k - state.formed >= self.worth
+        if state.anchor is None and self.start_at_proxy:
+            return replace(state, anchor=state.w, formed=state.k)
+        if paid and self._rounds_left(state.losses) > self.worth:
+            losses = [state.losses[0], *state.losses[-1:]]
+            return replace(state, anchor=state.w, formed=state.k, losses=losses)
         return state
 
     def _rounds_left(self, losses: list[float]) -> float:
