@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.model_selection import KFold
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.sklearn import ProxyGammaRegressor, ProxyLogisticRegression, ProxyPoissonRegressor
+from proxyprox.sklearn import (
+    ProxyGammaRegressor,
+    ProxyLogisticRegression,
+    ProxyPoissonRegressor,
+    ProxyRidge,
+)
 from proxyprox.sklearn.fitting import best_strength
 
 
@@ -53,3 +59,17 @@ def test_many_labels_choose_a_strength():
         assert len(model.cv_curve_) == 12
         assert model.cv_curve_.min() < 0.99 * model.cv_curve_.max()
         assert model.score(X, y) > 0.2
+
+
+def test_tables_of_few_rows_and_many_columns_are_the_same_in_every_form():
+    X, z, rng = rows(30, 70)
+    X, y = np.where(abs(X) > 1, X, 0), z > 0
+    forms = X, scipy.sparse.csr_array(X), scipy.sparse.csr_matrix(X)
+    expected, *others = (ProxyLogisticRegression().fit(form, y).coef_ for form in forms)
+    for found in others:
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_numbers_that_are_all_alike_are_predicted():
+    X, *_ = rows(20, 3)
+    np.testing.assert_allclose(ProxyRidge().fit(X, np.full(20, 7.0)).predict(X), 7.0)

@@ -385,9 +385,9 @@ class QuasiNewtonState:
     ``rejected`` counts the last trials that were, on a quadratic line. ``units``, ``lower`` and
     ``upper`` are the problem's.
     ``modelled`` tells if the units come from the target itself.
-    ``anchor`` is where, and ``formed`` when the Hessian was formed that is kept, ``losses`` are the first one and the
-    last ones, ``fall`` is what is known of the way from w0 to the first of them, ``alone`` what one
-    parameter would gain by itself.
+    ``anchor`` is where, and ``formed`` when the Hessian was formed that is kept, ``losses`` are the
+    first one and the last ones, ``fall`` is what is known of the way from w0 to the first of them,
+    ``alone`` what one parameter would gain by itself.
     """
 
     w: Vector

@@ -143,7 +143,7 @@ def _subspace(X: Any, student: Array | None) -> Subspace | None:
     rows = X if student is None else stack_rows(X, student[:p].T)
     if 2 * rows.shape[0] > p or rows.shape[0] > FITTING.exact_size:
         return None
-    lengths = np.sqrt((rows * rows).sum(axis=1))
+    lengths = np.sqrt(inference.row_squares(rows))
     rows = scipy.sparse.diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ rows
     gram = rows @ rows.T
     gram = gram.toarray() if hasattr(gram, "toarray") else gram
@@ -285,14 +285,16 @@ class Fit:
             trial = Trial(ways[0], place, np.zeros(0), np.zeros(0), nothing)
             return [trial], {ways[0]: np.eye(place + 1)[-1]}
         found = {way: self._try(way, folds) for way in ways}
-        lowest, n = min(float(curve.min()) for curve, *_ in found.values()), self.rows.weights.sum()
+        # Not zero: held-out numbers that are all alike are predicted without any error.
+        lowest = max(min(float(curve.min()) for curve, *_ in found.values()), 1e-300)
+        n = self.rows.weights.sum()
         shares = dict[str, Array]()
         for way, (curve, *_) in found.items():
             if self.plain.family.known_dispersion:
                 likelihood = np.exp(-n * (curve - lowest))
             else:
                 # Of an unknown dispersion the most likely one: the mean deviance.
-                likelihood = (max(lowest, 1e-300) / curve) ** (n / 2)
+                likelihood = (lowest / np.maximum(curve, lowest)) ** (n / 2)
             shares[way] = self.expected(way) * likelihood
         trials = [
             Trial(way, place := int(shares[way].argmax()), curve, losses[place], predicted[place])

@@ -112,8 +112,13 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
 
 def mean_square(X: Any, weights: Array) -> float:
     """Return the mean of the squared entries of a table, given the weights of its rows."""
+    return float(weights @ row_squares(X) / (weights.sum() * X.shape[1]))
+
+
+def row_squares(X: Any) -> Array:
+    """Return the sum of the squared entries of each row, of any kind of sparse table, too."""
     squares = X.power(2).sum(axis=1) if hasattr(X, "tocsr") else np.einsum("ij,ij->i", X, X)
-    return float(weights @ np.ravel(squares) / (weights.sum() * X.shape[1]))
+    return np.ravel(squares)
 
 
 # -- a teacher ----------------------------------------------------------------------------------
