@@ -23,7 +23,9 @@ class FedRed(pp.Method):
     gamma: float | None = None
 
     def defaults(self):
-        descent = pp.inner.GradientDescent(self.gamma, implicit=True)
+        # A step that is implicit in the quadratic is an explicit one of this size.
+        size = None if self.gamma is None else 1 / (1 / self.gamma + 1 / self.eta)
+        descent = pp.inner.GradientDescent(size)
         return pp.methods.Defaults(inner=descent, stop=pp.stopping.RandomSteps(self.p))
 
     def tell(self, state, answers, step):

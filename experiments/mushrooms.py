@@ -123,8 +123,9 @@ def published_methods(inner_steps: int) -> tuple[Candidate, ...]:
     note = f"{inner_steps} GD steps"
 
     def proxyprox(eta: float) -> dict[str, Any]:
-        # T steps of size η/T cover the proximal step: one number to tune, as for the others.
-        inner = pp.inner.GradientDescent(step_size=eta / inner_steps, implicit=True)
+        # T steps of size η/T, implicit in the quadratic, cover the proximal step: one number to
+        # tune, as for the others. Such a step is an explicit one of size 1/(T/η + 1/η).
+        inner = pp.inner.GradientDescent(step_size=eta / (inner_steps + 1))
         return {"method": pp.ProxyProx(eta), "inner": inner, "stop": stop}
 
     def auxmom(gamma: float) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def edge(sharp):
 SOLVERS = [
     pp.LBFGS(), pp.inner.Newton(), pp.inner.QuasiNewton(), pp.inner.NewtonCG(),
     pp.inner.GradientDescent(),
-    pp.inner.GradientDescent(step_size=0.9, implicit=True),
+    pp.inner.GradientDescent(step_size=0.45),
     pp.inner.ProximalGradient(),
 ]  # fmt: skip
 

@@ -72,7 +72,6 @@ INNERS = {
     "Auto": pp.inner.Auto(),
     "ClosedForm": pp.inner.ClosedForm(),
     "GradientDescent": pp.inner.GradientDescent(),
-    "GradientDescent implicit": pp.inner.GradientDescent(implicit=True),
     "LBFGS": pp.LBFGS(),
     "Newton": pp.inner.Newton(),
     "NewtonCG": pp.inner.NewtonCG(),

@@ -10,23 +10,20 @@ from proxyprox.stopping import Relative, Steps, StronglyConvex
 from proxyprox.theory import inner_steps_sgd
 
 
-@pytest.mark.parametrize("gamma", [0.05, 0.4])
-def test_implicit_step_is_the_stated_formula(gamma, solve, logistic_case):
-    phi, _ = logistic_case(7)
-    w, c, eta = phi.centre, phi.centre, phi.eta
-    for _ in range(5):
-        slope = phi.proxy.gradient(w) + phi.linear
-        w = (w / gamma + c / eta - slope) / (1 / gamma + 1 / eta)
-    got = solve(GradientDescent(step_size=gamma, implicit=True), phi, Steps(5)).w
-    np.testing.assert_allclose(got, w, rtol=1e-12)
-
-
-def test_explicit_step_is_plain_descent(solve, logistic_case):
+def test_a_step_is_plain_descent_and_an_implicit_one_of_another_size(
+    solve, logistic_case
+):
     phi, _ = logistic_case(7)
     w = phi.centre
     for _ in range(5):
         w = w - 0.03 * (phi.proxy.gradient(w) + phi.linear + (w - phi.centre) / phi.eta)
     got = solve(GradientDescent(step_size=0.03), phi, Steps(5)).w
+    np.testing.assert_allclose(got, w, rtol=1e-12)
+    # (w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η).
+    w, c, inverse = phi.centre, phi.centre, 1 / 0.03 - 1 / phi.eta
+    for _ in range(5):
+        slope = phi.proxy.gradient(w) + phi.linear
+        w = (inverse * w + c / phi.eta - slope) * 0.03
     np.testing.assert_allclose(got, w, rtol=1e-12)
 
 

@@ -23,7 +23,7 @@ from proxyprox.problems import Zero
 from proxyprox.stopping import NonConvex, Residual
 
 GENERAL = [LBFGS(), Newton(), NewtonCG(), ProximalGradient(), QuasiNewton()]
-SMOOTH = [*GENERAL, GradientDescent(), GradientDescent(implicit=True)]
+SMOOTH = [*GENERAL, GradientDescent()]
 every_smooth = pytest.mark.parametrize("solver", SMOOTH, ids=lambda s: repr(s).split("(")[0])
 every_general = pytest.mark.parametrize("solver", GENERAL, ids=lambda s: type(s).__name__)
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 from numpy.random import Generator
 
 from proxyprox._util.arrays import Vector, all_finite, dot, norm, rounding
-from proxyprox._util.validation import flag, has, positive
+from proxyprox._util.validation import has, positive
 from proxyprox.inner.base import (
     InnerResult,
     Memory,
@@ -27,17 +27,15 @@ from proxyprox.stopping import Criterion, Progress
 
 @dataclass(frozen=True)
 class GradientDescent(Solver):
-    """``w ← w − γ∇φ(w)``, or its form that is implicit in the quadratic.
+    """``w ← w − γ∇φ(w)``.
 
-    The implicit step ``w ← (w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)`` takes the quadratic term
-    exactly, so that γ need only suit the proxy and the step is stable for every η.
+    With ``γ = 1/(1/γ' + 1/η)`` it is ``w ← (w/γ' + c/η − [∇L̂(w) + m]) / (1/γ' + 1/η)``, a step of
+    size γ' that is implicit in the quadratic: it is stable for every η if γ' suits the proxy.
 
     Parameters
     ----------
     step_size : float, optional
-        γ; by default ``1/(H + 1/η)``, or ``1/H`` for the implicit step.
-    implicit : bool
-        Take the quadratic term implicitly.
+        γ; by default ``1/(H + 1/η)``.
     max_steps : int
         See :class:`Newton`.
 
@@ -50,7 +48,6 @@ class GradientDescent(Solver):
     """
 
     step_size: float | None = None
-    implicit: bool = False
     max_steps: int = 100_000
 
     needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness")
@@ -58,17 +55,12 @@ class GradientDescent(Solver):
     def __post_init__(self) -> None:
         """Check the numbers."""
         super().__post_init__()
-        flag("implicit", self.implicit)
         if self.step_size is not None:
             positive("step_size", self.step_size)
 
     def begin(self, phi: Subproblem, start: Vector, memory: Memory) -> Moves:
         """Return the step along the gradient."""
         gamma = 1 / phi.smoothness if self.step_size is None else self.step_size
-        if self.implicit:
-            # The implicit step equals an explicit one of size 1/(1/γ + 1/η).
-            inverse = phi.proxy.smoothness if self.step_size is None else 1 / self.step_size
-            gamma = 1 / (inverse + phi.pull)
         patience = Patience(200, next_to_rounding(phi, start, 1 / gamma))
         return lambda at, _: first_finite(phi, at.w, -gamma * at.gradient), patience
 
