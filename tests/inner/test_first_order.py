@@ -10,9 +10,7 @@ from proxyprox.stopping import Relative, Steps, StronglyConvex
 from proxyprox.theory import inner_steps_sgd
 
 
-def test_a_step_is_plain_descent_and_an_implicit_one_of_another_size(
-    solve, logistic_case
-):
+def test_a_step_is_plain_descent_and_an_implicit_one_of_another_size(solve, logistic_case):
     phi, _ = logistic_case(7)
     w = phi.centre
     for _ in range(5):
