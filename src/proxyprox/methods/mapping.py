@@ -382,7 +382,7 @@ class ManifoldMapping(Method):
         young = math.isnan(state.first)
         return replace(
             state, stage="step", jacobian=jacobian, slopes=slopes, fresh=True, cycle=state.value,
-            spent=len(w), gradient=gradient, left=left, mirrored=False,
+            spent=len(w), gradient=gradient, left=left, mirrored=False, failed=0,
             first=float(np.linalg.norm(gradient)) if young else state.first,
             radius=1.0 if young else state.radius,
         )  # fmt: skip
@@ -398,19 +398,17 @@ class ManifoldMapping(Method):
         state = _improved(state, outputs, proxy)
         gain, spent = before.value - state.value, before.spent + len(outputs)
         away = float(np.abs((before.points[0] - w) / state.units).max())
-        if gain <= 0:
-            radius, again = away / 4, not before.fresh
-        else:
-            ratio = gain / before.promise
-            radius = max(state.radius, 2 * away) if ratio > 3 / 4 else state.radius
-            radius = away / 2 if ratio < 1 / 4 else radius
+        ratio, failed = gain / before.promise, 0 if gain > 0 else before.failed + 1
+        radius = max(state.radius, 2 * away) if ratio > 3 / 4 else state.radius
+        radius = away / 2 if ratio < 1 / 4 else radius
+        again = failed >= MappingPolicy.failures and not before.fresh
+        if gain > 0:
             # Calls should gain as much, each, as those since the last differences did.
             mean = _progress(before.cycle, before.value) / before.spent
             again = _progress(before.value, state.value) / len(outputs) < mean
-        stage = "differences" if again else "step"
         return replace(
-            state, jacobian=jacobian, radius=radius, spent=spent, stage=stage,
-            fresh=before.fresh and gain <= 0,
+            state, jacobian=jacobian, radius=radius, spent=spent, failed=failed,
+            stage="differences" if again else "step", fresh=before.fresh and gain <= 0,
         )  # fmt: skip
 
     def _stepped(self, state: MappingState, proxy: Any) -> MappingState:
