@@ -15,7 +15,7 @@ If steps have failed several times in a row, one has misled, or nothing more is 
 call near the best point shows whether f is noisy. Then the coarse model is left alone: differences
 of f give its Jacobian B at the best point, and steps minimise the loss of ``f(w) + B (x − w)`` in a
 box (Gauss, Newton, Levenberg, Marquardt). Each answer corrects B along its step (Broyden).
-Differences are taken anew if a step with a corrected B fails, or gains less than the calls since
+Differences are taken anew if several steps in a row fail, or one gains less than the calls since
 the last differences gained on average. The run ends if B is fresh and promises nothing.
 """
 
@@ -53,7 +53,7 @@ class MappingPolicy:
     Attributes
     ----------
     failures : int
-        Steps of the mapping in a row that fail, after which differences take over.
+        Steps in a row that fail, after which differences are taken; √d if that is more.
     much : float
         A step that promised more than this share of the loss, and raised the loss by more than it
         promised to lower it, has misled: differences take over.
@@ -271,7 +271,8 @@ class ManifoldMapping(Method):
             state, changes=changes[-kept:], cheap_changes=cheap_changes[-kept:],
             moves=moves[-kept:], failed=failed,
             radius=before.radius * (policy.grown if gain > 0 else 1 / policy.shrunk),
-            stage="noise" if misled or failed >= policy.failures else "map",
+            # Differences take d calls: with many parameters a few more tries are cheap.
+            stage="noise" if misled or failed >= max(policy.failures, len(w) ** 0.5) else "map",
         )  # fmt: skip
 
     def _mapped(self, state: MappingState, proxy: Any) -> MappingState:
@@ -401,7 +402,7 @@ class ManifoldMapping(Method):
         ratio, failed = gain / before.promise, 0 if gain > 0 else before.failed + 1
         radius = max(state.radius, 2 * away) if ratio > 3 / 4 else state.radius
         radius = away / 2 if ratio < 1 / 4 else radius
-        again = failed >= MappingPolicy.failures and not before.fresh
+        again = failed >= max(MappingPolicy.failures, len(w) ** 0.5) and not before.fresh
         if gain > 0:
             # Calls should gain as much, each, as those since the last differences did.
             mean = _progress(before.cycle, before.value) / before.spent
