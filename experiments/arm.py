@@ -21,9 +21,10 @@ import numpy as np
 import typer
 
 import proxyprox as pp
+from experiments.records import publish
 from experiments.report.summary import write_json
 from experiments.rollouts import Antithetic
-from experiments.shared import guarded, listed, start
+from experiments.shared import Record, guarded, listed, start
 from proxyprox._util.extras import require
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.simulation import (
@@ -525,6 +526,7 @@ def arm(
     ),
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 2,
     tiny: Annotated[bool, typer.Option("--tiny", help="A minute, to see that it works.")] = False,
+    record: Record = False,
 ) -> None:
     """Tune a two-link arm with few real rollouts, beside tuned rivals."""
     unknown = sorted(set(gaps) - set(GAPS))
@@ -540,9 +542,9 @@ def arm(
     ]  # fmt: skip
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool, file.open("a") as out:
         for k, future in enumerate(as_completed([pool.submit(run_job, job) for job in todo])):
-            for record in future.result():
-                records.append(record)
-                out.write(json.dumps(record) + "\n")
+            for line in future.result():
+                records.append(line)
+                out.write(json.dumps(line) + "\n")
             out.flush()
             say(stderr(), f"{k + 1} of {len(todo)} runs")
     lines = summarise(records)
@@ -555,6 +557,8 @@ def arm(
     draw_strip(
         shown, run_ours(Arm(shown, 100), False, 4 if tiny else 16)[1].w, output / "strip.png"
     )
+    if record:
+        publish(output, "arm", measures=["src/proxyprox/simulation", "src/proxyprox/stepsizes"])
     say(stdout(), write_table(lines))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import sys
 import time
@@ -28,6 +29,7 @@ from experiments import datasets as libsvm
 from experiments.compare import Curve, Job
 from experiments.comparison import run_experiment
 from experiments.figures import save_figures
+from experiments.records import publish
 from experiments.report.page import write_report
 from experiments.report.summary import Point, Row, summarise, write_json
 from experiments.shared import (
@@ -35,6 +37,7 @@ from experiments.shared import (
     Json,
     NoDownload,
     Output,
+    Record,
     Seeds,
     Workers,
     guarded,
@@ -56,6 +59,7 @@ from proxyprox_app.cli.console import command_line, emit, output_folder, plain, 
 OURS = "ProxyLogisticRegression"
 BASELINE = "LogisticRegressionCV"
 BY_LOSS = "LogisticRegressionCV, by log-loss"
+PLAIN = "LogisticRegression()"
 SELF = "SelfTrainingClassifier"
 ONE_PASS_SGD = "SGD, one pass"
 ONE_PASS = "ProxyProx, one pass"
@@ -64,8 +68,8 @@ DISTILLED = "the teacher's answers alone"
 PPI_TUNED = "ppi_py, tuned power"
 
 ALONE = (
-    (OURS, 3.0), (BASELINE, 1.0), (BY_LOSS, 1.0), (SELF, 1.0), (ONE_PASS_SGD, 0.5),
-    (ONE_PASS, 4.0),
+    (OURS, 3.0), (PLAIN, 0.1), (BASELINE, 1.0), (BY_LOSS, 1.0), (SELF, 1.0),
+    (ONE_PASS_SGD, 0.5), (ONE_PASS, 4.0),
 )  # fmt: skip
 """Methods without a teacher, with their rough cost."""
 
@@ -122,6 +126,8 @@ def _probabilities(method: str, drawn: Any, seed: int) -> Array:
         scoring = "neg_log_loss" if method == BY_LOSS else None
         folds = min(5, int(np.min(np.unique(y, return_counts=True)[1])))
         model = LogisticRegressionCV(cv=folds, scoring=scoring, max_iter=1000).fit(X, y)
+    elif method == PLAIN:
+        model = LogisticRegression(max_iter=1000).fit(X, y)
     elif method == SELF:
         model = SelfTrainingClassifier(LogisticRegression(max_iter=1000))
         model.fit(*_with_unknown(drawn))
@@ -504,6 +510,7 @@ def labels(
     ] = "20,50,200,1000,5000",
     no_download: NoDownload = False,
     workers: Workers = None,
+    record: Record = False,
     as_json: Json = False,
 ) -> None:
     """Test loss against the number of labels: our estimators, scikit-learn's and others.
@@ -541,6 +548,8 @@ def labels(
         )
         outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
         gaps, texts = write_results(folder, outcome.records, command, experiment.shown)
+    if record:
+        publish(folder, "labels", measures=["src/proxyprox/sklearn"])
     if as_json:
         emit({"folder": str(folder), "differences": gaps, "findings": texts})
         return
@@ -548,6 +557,20 @@ def labels(
     for text in texts:
         say(stdout(), text)
     say(stdout(), f"Report: {folder / 'report.html'}", style="bold")
+
+
+def panels_table(path: Path) -> str:
+    """Return the tables of the page, one a panel."""
+    lines = list[str]()
+    for row in json.loads(path.read_text("utf-8"))["differences"]:
+        heading = f"## {row['panel']}"
+        if heading not in lines:
+            lines += ["", heading, "", "| labels | against | ours | theirs | ours − theirs |"]
+            lines.append("|---|---|---|---|---|")
+        gap = f"{row['difference']:+.4f} ({row['low']:+.4f}, {row['high']:+.4f})"
+        cells = (row["labels"], row["method"], f"{row['ours']:.4f}", f"{row['theirs']:.4f}", gap)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines[1:])
 
 
 def print_differences(gaps: Sequence[Mapping[str, Any]]) -> None:

@@ -27,12 +27,14 @@ from experiments.compare import (
     evaluation_points,
     run_candidate,
 )
+from experiments.records import publish
 from experiments.report.summary import Point
 from experiments.shared import (
     Experiment,
     Json,
     NoDownload,
     Output,
+    Record,
     Seeds,
     Workers,
     guarded,
@@ -342,6 +344,7 @@ def mushrooms(
     ] = "mushrooms",
     no_download: NoDownload = False,
     workers: Workers = None,
+    record: Record = False,
     as_json: Json = False,
 ) -> None:
     """Logistic regression with a proxy that has no labels: the paper's Figure 1.
@@ -383,6 +386,9 @@ def mushrooms(
         shown={**asdict(config), "data": facts(config)},
     )
     run_and_report(experiment, context, folder=folder, workers=workers, as_json=as_json)
+    if record:
+        parts = ("methods", "inner", "stepsizes")
+        publish(folder, "mushrooms", measures=[f"src/proxyprox/{part}" for part in parts])
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from experiments.compare import Curve, Job
 from experiments.comparison import run_experiment
 from experiments.figures import save_figure, save_figures
 from experiments.labels import differences, print_differences
+from experiments.records import publish
 from experiments.report.figures import in_order, styles
 from experiments.report.page import write_report
 from experiments.report.summary import Point, Row, summarise, write_json
@@ -41,6 +42,7 @@ from experiments.shared import (
     Json,
     NoDownload,
     Output,
+    Record,
     Seeds,
     Workers,
     guarded,
@@ -993,6 +995,7 @@ def write_results(
     return gaps, texts
 
 
+MEASURES = ("src/proxyprox/sklearn", "src/proxyprox/methods/quasi_newton.py")
 TITLE = "Little of the right data, much of other data"
 
 
@@ -1010,6 +1013,7 @@ def other_data(
     rounds: Annotated[bool, typer.Option(help="Count rounds of exact gradients, too.")] = True,
     no_download: NoDownload = False,
     workers: Workers = None,
+    record: Record = False,
     as_json: Json = False,
 ) -> None:
     """Few target labels and much other data: synthetic, old, biased or other tasks' rows.
@@ -1047,6 +1051,8 @@ def other_data(
         )
         outcome = run_experiment(experiment, folder=folder, workers=workers, as_json=as_json)
         gaps, texts = write_results(folder, outcome.records, command, experiment.shown)
+    if record:
+        publish(folder, "other_data", measures=MEASURES)
     if as_json:
         emit({"folder": str(folder), "differences": gaps, "findings": texts})
         return

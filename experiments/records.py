@@ -53,7 +53,7 @@ from typing import Any
 
 from proxyprox._util.files import atomic_write_text
 
-__all__ = ["check_records", "fill_tables", "tables_without_record", "write_record"]
+__all__ = ["check_records", "fill_tables", "publish", "tables_without_record", "write_record"]
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("docs/results")
@@ -98,6 +98,35 @@ def write_record(
         The repository.
     """
     file = Path(path)
+    files = _measured(measures, root)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(file, _as_text(data, file.suffix))
+    _describe(file, files, note, root)
+
+
+def publish(folder: Path, area: str, *, measures: Sequence[str], root: Path = ROOT) -> None:
+    """Replace the files of ``docs/results/AREA`` by those of the same names in a folder of runs.
+
+    Parameters
+    ----------
+    folder : Path
+        What an experiment has written.
+    area : str
+        A folder of ``docs/results``.
+    measures : sequence of str
+        As for :func:`write_record`.
+    root : Path, optional
+        The repository.
+    """
+    files, there = _measured(measures, root), root / RESULTS / area
+    for file in sorted(path for path in there.iterdir() if (folder / path.name).is_file()):
+        file.write_bytes((folder / file.name).read_bytes())
+        if file.suffix in DATA:
+            _describe(file, files, "", root)
+
+
+def _measured(measures: Sequence[str], root: Path) -> list[str]:
+    """Return the files that are measured, the script among them."""
     script = Path(sys.argv[0]).resolve()
     files = dict.fromkeys(measures)
     if script.is_file() and script.is_relative_to(root):
@@ -105,8 +134,11 @@ def write_record(
     missing = [name for name in files if not (root / name).exists()]
     if missing:
         raise ValueError(f"measures: {', '.join(missing)} does not exist; paths begin at {root}.")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(file, _as_text(data, file.suffix))
+    return list(files)
+
+
+def _describe(file: Path, files: Sequence[str], note: str, root: Path) -> None:
+    """Write what made a record."""
     times = os.times()
     about = {
         "command": _command(root),

@@ -25,12 +25,15 @@ from proxyprox_app.cli.console import (
 )
 
 __all__ = [
-    "Experiment", "Json", "NoDownload", "Output", "Seeds", "Workers", "guarded",
+    "Experiment", "Json", "NoDownload", "Output", "Record", "Seeds", "Workers", "guarded",
     "listed", "run_and_report", "start",
 ]  # fmt: skip
 
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; default: the cores there are.")
+]
+Record = Annotated[
+    bool, typer.Option("--record", help="Replace what docs/results has of it, in a clone.")
 ]
 NoDownload = Annotated[bool, typer.Option("--no-download", help="Never use the network.")]
 
