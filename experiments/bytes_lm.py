@@ -2,10 +2,11 @@
 
     python -m experiments.bytes_lm corpus.npz
 
-Three cases for ``python -m experiments.ways``: *text-reused*, 200 kB of C headers are the target,
-used again and again, and Python sources the proxy; *text-part*, every target batch is of new Python
-sources, and 500 kB of them are the proxy; *text-other*, the same target, and C headers the proxy.
-The loss is in nats a byte, on text that is not trained on.
+Three cases for ``python -m experiments.networks``: *text-reused*, 200 kB of C headers are the
+target, used again and again, and Python sources the proxy; *text-part*, every target batch is of
+new Python sources, and 500 kB of them are the proxy; *text-other*, the same target, and C headers
+the proxy. The loss is in nats a byte, on text that is not trained on. *bytes-reused*, *bytes-part*
+and *bytes-other* are the same in small, for ``python -m experiments.ways`` on a CPU.
 """
 
 from __future__ import annotations
@@ -85,15 +86,15 @@ class ByteTransformer(nn.Module):  # type: ignore[misc]
 class Text:
     """Random pieces of a text."""
 
-    def __init__(self, text: Any, seed: int) -> None:
-        self.text = text
+    def __init__(self, text: Any, seed: int, rows: int = ROWS, context: int = CONTEXT) -> None:
+        self.text, self.rows, self.context = text, rows, context
         self.generator = torch.Generator(device=text.device).manual_seed(seed)
-        self.offsets = torch.arange(CONTEXT + 1, device=text.device)
+        self.offsets = torch.arange(context + 1, device=text.device)
 
     def next(self) -> Any:
         """Return a batch of bytes."""
-        last = len(self.text) - CONTEXT - 1
-        start = torch.randint(last, (ROWS,), generator=self.generator, device=self.text.device)
+        last = len(self.text) - self.context - 1
+        start = torch.randint(last, (self.rows,), generator=self.generator, device=self.text.device)
         return self.text[start[:, None] + self.offsets].long()
 
 
@@ -112,10 +113,11 @@ def texts(case: str, path: str | Path, device: Any) -> dict[str, Any]:
     """Return the texts of a case: target, proxy, and two parts that are held out."""
     corpus = np.load(path)
     python, c = (torch.tensor(corpus[name], device=device) for name in ("python", "c"))
-    target, other = (c, python) if case == "text-reused" else (python, c)
+    reused = case.endswith("-reused")
+    target, other = (c, python) if reused else (python, c)
     held, target = target[-HELD_OUT:], target[:-HELD_OUT]
-    proxy = target[:500_000] if case == "text-part" else other
-    if case == "text-reused":
+    proxy = target[:500_000] if case.endswith("-part") else other
+    if reused:
         target = target[:200_000]
     half = HELD_OUT // 2
     return {"target": target, "proxy": proxy, "validation": held[:half], "test": held[half:]}

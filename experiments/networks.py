@@ -6,7 +6,7 @@ Schedules by hand and ours are tried on held-out rows: CIFAR-10 at three passes 
 steps and at one with 16, and 2,000 right labels among wrong ones. What was best by hand, and the
 default at the learning rate that was best for it, are then run on test rows with other seeds, at
 one, three and five passes, and with 500, 2,000 and 8,000 right labels; last, images of a generator
-are the proxy. Runs that ``docs/results/torch/ways.csv`` has are not made again.
+are the proxy. Runs that ``docs/results/torch/ways_gpu.csv`` has are not made again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.ways import cases
-from experiments.ways.jobs import Job, best, hand, jobs, ways
+from experiments.ways.jobs import SELECT, Job, best, hand, jobs, ways
 from experiments.ways.pool import key, run_all
 from proxyprox.torch import Way, default_way
 
-RECORD = Path("docs/results/torch/ways.csv")
-SELECT, REPORTED = 100, (0, 1, 2)
-"""The seed that chooses settings, and those that are reported."""
+RECORD = Path("docs/results/torch/ways_gpu.csv")
+REPORTED = (0, 1, 2)
+"""The seeds that are reported; another one chooses settings."""
 NOISE = ("pair", "uniform")
 WRONG = [
     f"cifar-{n}-{kind}{m}" for m in ("", "-matrix") for n in (2000, 500, 8000) for kind in NOISE

@@ -1,41 +1,60 @@
-"""Run jobs in several processes, write every result at once, and end before a limit.
+"""Compare ways with schedules by hand on the CPU, and write the records.
 
-    python -m experiments.ways pack
-    python -m experiments.ways run JOBS.json RESULTS.jsonl [--seconds 500] [--gpu 6] [--cpu 6]
+    python -m experiments.ways small     digits and a9a: docs/results/torch/ways.csv
+    python -m experiments.ways text      a small transformer of bytes: text.csv
+    python -m experiments.ways choose    what choose_way finds on digits and a9a: chosen.csv
+    python -m experiments.ways gpu RESULTS.jsonl    what experiments.networks found: ways_gpu.csv
+    python -m experiments.ways pack      write the data of all cases, for another machine
 
-A job is a JSON object, see ``recipes.run``; jobs run in the order of the file, those of digits and
-tables on the CPU. Jobs whose result is in the file already are left out. ``python -m
-experiments.ways.jobs select`` writes those by which settings are chosen.
+Each is one process; *small*, *text* and *choose* take some five minutes.
 """
 
 from __future__ import annotations
 
+from experiments.records import write_record  # isort: skip - it starts the clock
+
 import argparse
-import json
+import sys
 from pathlib import Path
+
+from experiments.ways import cases, jobs
+from experiments.ways.pool import read
+from experiments.ways.recipes import run
+from experiments.ways.record import GPU, MEASURED, NOTE, as_row, merged
+
+
+def run_here(planned: list[jobs.Job]) -> list[jobs.Job]:
+    """Run jobs one after the other."""
+    found = []
+    for job in planned:
+        found.append(run(job, "cpu"))
+        if len(found) % 25 == 0 or len(found) == len(planned):
+            sys.stderr.write(f"{len(found)} of {len(planned)} runs\n")
+    return found
 
 
 def main() -> None:
-    """Read the command line."""
+    """Read the command line, run, and write a record."""
     parser = argparse.ArgumentParser(description="Schedules of target and proxy steps.")
-    parser.add_argument("what", choices=("pack", "run"))
-    parser.add_argument("jobs", type=Path, nargs="?")
-    parser.add_argument("results", type=Path, nargs="?")
-    parser.add_argument("--seconds", type=float, default=1e9, help="end after so long")
-    parser.add_argument("--gpu", type=int, default=1, help="processes for text and images")
-    parser.add_argument("--cpu", type=int, default=1, help="processes for the other cases")
-    parser.add_argument("--tiny", action="store_true", help="a few steps, to try the code")
+    parser.add_argument("what", choices=("small", "text", "choose", "gpu", "pack"))
+    parser.add_argument("results", type=Path, nargs="*", help="of experiments.networks, for gpu")
     given = parser.parse_args()
+    if given.what == "gpu":
+        rows = [row for path in given.results for row in read(path)]
+        write_record(GPU, merged(rows), measures=MEASURED, note=NOTE)
+        return
+    if given.what == "pack" or not (cases.FOLDER / "tables.npz").exists():
+        cases.pack()
     if given.what == "pack":
-        from experiments.ways.cases import pack
-
-        pack()
+        return
+    if given.what == "choose":
+        name, rows = "chosen.csv", run_here(jobs.chosen())
     else:
-        from experiments.ways.pool import run_all
-
-        jobs = json.loads(given.jobs.read_text())
-        limits = {"seconds": given.seconds, "gpu": given.gpu, "cpu": given.cpu}
-        run_all(lambda rows: jobs, given.results, tiny=given.tiny, **limits)
+        name = "ways.csv" if given.what == "small" else "text.csv"
+        rows = run_here(jobs.small() if given.what == "small" else jobs.text())
+        rows += run_here(jobs.report(rows))
+    measured = [*MEASURED, "src/proxyprox/torch/choosing.py"] if "chosen" in name else MEASURED
+    write_record(f"docs/results/torch/{name}", [as_row(row) for row in rows], measures=measured)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ SPLITS = {"a9a": (5000, 15_000, 20_000), "mushrooms": (1000, 5000, 5000)}
 """Tables: the first and last row of the proxy, and the first that tests."""
 TUNING = (1001, 1002, 1003, 1004)
 """Seeds by which defaults are chosen: digits come in another order, so that other rows test."""
+SMALL_BATCH = (16, 64)
+"""Rows and bytes of a batch of text on the CPU."""
 DIGITS_PROXIES = ("subset", "old", "synthetic")
 """The nine cases with right labels and fresh target rows."""
 
@@ -118,12 +120,15 @@ class CapturedProxy:
 
 
 def text(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> Case:
-    """Return one of the three cases of byte-level text."""
+    """Return one of the three cases of byte-level text; ``bytes-…`` are small ones."""
     found = bytes_lm.texts(name, FOLDER / "corpus.npz", device)
+    small = name.startswith("bytes")
     torch.manual_seed(seed)
-    model = bytes_lm.ByteTransformer(*((32, 1, 2) if tiny else ())).to(device)
+    size = (32, 1, 2) if tiny else (64, 2, 2) if small else ()
+    model = bytes_lm.ByteTransformer(*size).to(device)
+    size = SMALL_BATCH if small else ()
     target, proxy = (
-        bytes_lm.Text(found[of], s) for of, s in (("target", seed), ("proxy", seed + 50))
+        bytes_lm.Text(found[of], s, *size) for of, s in (("target", seed), ("proxy", seed + 50))
     )
 
     def loss(batch: Any) -> Any:
@@ -131,13 +136,12 @@ def text(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> 
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def rows(part: str) -> tuple[Any, float]:
-        held = bytes_lm.Text(found[part], 5)
+        held = bytes_lm.Text(found[part], 5, *size)
         return torch.cat([bytes_lm.row_losses(model, held.next()) for _ in range(12)]), float("nan")
 
-    reused = name == "text-reused"
     kind = {
-        "target_rows": "reused" if reused else "fresh",
-        "proxy": "part" if name == "text-part" else "other data",
+        "target_rows": "reused" if name.endswith("-reused") else "fresh",
+        "proxy": "part" if name.endswith("-part") else "other data",
     }
     steps = 4 if tiny else target_steps(name)
     return Case(model, steps, kind, target.next, proxy.next, loss, loss, rows, 0.05, 1.0)
@@ -450,8 +454,8 @@ def table(name: str, kind: str, seed: int) -> tuple[Any, Any, tuple[Any, Any]]:
 def target_steps(name: str) -> int:
     """Return how many gradients of the target a case has."""
     first, *rest = name.split("-")
-    if first == "text":
-        return 400 if rest == ["reused"] else 300
+    if first in ("text", "bytes"):
+        return (400 if rest == ["reused"] else 300) // (1 if first == "text" else 6)
     if first == "generator":
         return 8000
     if first == "cifar":
@@ -461,5 +465,5 @@ def target_steps(name: str) -> int:
 
 def make(name: str, seed: int, device: Any, **options: Any) -> Case:
     """Return a case by its name."""
-    makers = {"text": text, "cifar": cifar}
+    makers = {"text": text, "bytes": text, "cifar": cifar}
     return makers.get(name.partition("-")[0], small)(name, seed, device, **options)
