@@ -6,7 +6,12 @@ Schedules by hand and ours are tried on held-out rows: CIFAR-10 at three passes 
 steps and at one with 16, and 2,000 right labels among wrong ones. What was best by hand, and the
 default at the learning rate that was best for it, are then run on test rows with other seeds, at
 one, three and five passes, and with 500, 2,000 and 8,000 right labels; last, images of a generator
-are the proxy. Runs that ``docs/results/torch/ways_gpu.csv`` has are not made again.
+are the proxy. Runs that ``docs/results/torch/ways_gpu.csv`` has are not made again;
+``python -m experiments.ways gpu RESULTS.jsonl`` adds new ones.
+
+Beside them one process runs the paper's Figure 2 with its own method (θ = 1, 20 steps of SGD at
+.01, then 40) and the proxy alone, over 25 passes, into the folder ``figure2`` beside the results;
+``python -m experiments.cifar10 --paper --output FOLDER`` draws it.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
-from dataclasses import asdict
+import multiprocessing
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +37,7 @@ NOISE = ("pair", "uniform")
 WRONG = [
     f"cifar-{n}-{kind}{m}" for m in ("", "-matrix") for n in (2000, 500, 8000) for kind in NOISE
 ]
-NAMED = [f"ours:{name}" for name in ("late", "fine-tuned", "growing", "corrected")]
+WEIGHTED = hand("interleaved", "interleaved*3", "interleaved*6")
 GENERATED = [f"cifar-1-{name}" for name in cases.GENERATED]
 
 
@@ -64,23 +71,6 @@ def candidates() -> list[Job]:
     recipes = list(dict.fromkeys([*by_hand, *others]))
     found += jobs(wrong, recipes, (2e-3,), (4,), **given)
     return found + jobs(wrong, [*by_hand[:3], *others[:2]], (4e-3,), (4,), **given)
-
-
-@functools.cache
-def tuning() -> list[Job]:
-    """Return the jobs that settle defaults, on the CPU: digits in an order that is not reported."""
-    given: dict[str, Any] = {"lrs": (0.01, 0.02), "ks": (8,), "seeds": cases.TUNING}
-    early = {"before": 0.9375, "weight": 2.0}
-    mixed = [early, {"before": 0.75, "weight": 2.0}, {"before": 0.875}, {"growth": 1.0}]
-    mixed += [{**early, "theta": 0.3}, {"before": 0.5, "weight": 3.0, "theta": 0.3}]
-    fresh = [*hand("late2", "interleaved", "late1"), *ways(*mixed), *NAMED]
-    reused = [*hand("fine-tuned", "late1", "late2"), *ways(*mixed[1:3]), *NAMED]
-    others = ways({"before": 0.9375, "restart": 0.5})
-    found = []
-    for proxy in ("subset", "pair", "uniform", "old", "synthetic", "teacher", "useless"):
-        own = fresh if proxy in cases.DIGITS_PROXIES else [*reused, *others]
-        found += jobs([f"digits-{n}-{proxy}" for n in cases.NETWORKS], own, **given)
-    return found
 
 
 def report(rows: list[Job], case: str, k: int, like: tuple[str, int], seeds: Any) -> list[Job]:
@@ -124,7 +114,12 @@ def plan(rows: list[Job]) -> list[Job]:
     if (cases.FOLDER / "generated.npz").exists():
         found += [job for c in GENERATED for job in jobs([c], [default(c)], (4e-3,), (8,), (0, 1))]
     found += report(rows, "cifar-5", 16, ("cifar-3", 8), REPORTED[:1])
-    return [job for job in found + tuning() if key(job) not in known]
+    # How many proxy steps, and which weight of the target, schedules by hand want.
+    found += [
+        job for k in (5, 8, 16) for job in jobs(["cifar-3"], WEIGHTED, (2e-3,), (k,), (SELECT,),
+                                                 validation=True)
+    ]  # fmt: skip
+    return [job for job in found if key(job) not in known]
 
 
 @functools.cache
@@ -143,18 +138,34 @@ def recorded() -> list[Job]:
     return found
 
 
+def figure2(folder: Path, until: float, tiny: bool) -> None:
+    """Run the paper's Figure 2, from where it stopped, as far as there is time."""
+    from experiments.cifar10.config import FIGURE2, TINY
+    from experiments.cifar10.config import tiny as small
+    from experiments.cifar10.run import run
+
+    config = replace(TINY, recipes=small(FIGURE2.recipes)) if tiny else FIGURE2
+    run(config, folder, report=False, until=until, progress=print)
+
+
 def main() -> None:
     """Read the command line and run what is planned."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("results", type=Path)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long")
     parser.add_argument("--processes", type=int, default=8, help="jobs at a time")
-    parser.add_argument("--cpu", type=int, default=1, help="jobs of small tables at a time")
     parser.add_argument("--tiny", action="store_true", help="a few steps, to try the code")
     given = parser.parse_args()
+    begun = time.time()
     given.results.parent.mkdir(parents=True, exist_ok=True)
-    limits = {"seconds": given.seconds, "gpu": given.processes, "cpu": given.cpu}
+    # A step is finished, and a checkpoint written, after it is asked to stop.
+    arguments = (given.results.parent / "figure2", begun + 0.97 * given.seconds, given.tiny)
+    paper = multiprocessing.get_context("spawn").Process(target=figure2, args=arguments)
+    paper.start()
+    limits = {"seconds": given.seconds, "processes": given.processes}
     run_all(plan, given.results, tiny=given.tiny, **limits)
+    paper.join(min(604_800.0, max(1.0, begun + given.seconds - time.time())))
+    paper.terminate()
 
 
 if __name__ == "__main__":

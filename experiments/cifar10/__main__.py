@@ -35,6 +35,9 @@ def cifar10(
         float | None,
         typer.Option(min=0.01, help="Passes over the target data (with --clean: all); default 5."),
     ] = None,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="The paper's own methods, 25 passes, one seed.")
+    ] = False,
     clean: Annotated[
         int | None,
         typer.Option(min=20, help="So many images are the target, all others the proxy."),
@@ -66,19 +69,19 @@ def cifar10(
     --------
     python -m experiments.cifar10 --tiny
     python -m experiments.cifar10 --device cuda --seeds 3
-    python -m experiments.cifar10 --data ~/cifar-10-batches-py --passes 25
+    python -m experiments.cifar10 --data ~/cifar-10-batches-py --paper
     python -m experiments.cifar10 --clean 2000 --noise pair --noise-rate 0.45 --passes 10
 
     Without --tiny a GPU is wanted. Stopped by Ctrl-C, SIGTERM or SIGHUP it saves the step it is
     at, and the same command resumes.
     """
     require("torch", extra="torch", purpose="training a network")
-    from experiments.cifar10.config import TINY, WRONG_LABELS, Config
+    from experiments.cifar10.config import FIGURE2, TINY, WRONG_LABELS, Config
     from experiments.cifar10.config import tiny as small
     from experiments.cifar10.results import sentences, unit
     from experiments.cifar10.run import run
 
-    config = TINY if tiny else Config()
+    config = TINY if tiny else FIGURE2 if paper else Config()
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
     if clean is not None:
         config = replace(config, recipes=small(WRONG_LABELS) if tiny else WRONG_LABELS, clean=clean)

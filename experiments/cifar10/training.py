@@ -129,8 +129,8 @@ class Training:
         scores = evaluate(self.model, self._evaluated, average=self.average, refresh=refresh)
         images = method.images
         counted = images["target"]
-        if self.config.clean is not None:
-            counted += images["proxy"]
+        if self.config.clean is not None or recipe.source == "proxy":
+            counted += images["proxy"]  # gradients of either kind: as many as the others have
         self.points.append(
             {
                 "method": recipe.name,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 Job = dict[str, Any]
-LARGE = ("text", "cifar", "generator")
 START = 8.0
 """Seconds that a job takes before its first step: data, and gradients that are captured."""
 
@@ -50,9 +49,13 @@ def work(jobs: Any, results: Any, device: str, tiny: bool) -> None:
 
 
 def run_all(
-    plan: Callable[[list[Job]], list[Job]], path: Path, *, tiny: bool = False,
-    seconds: float = 1e9, gpu: int = 1, cpu: int = 1,
-) -> None:  # fmt: skip
+    plan: Callable[[list[Job]], list[Job]],
+    path: Path,
+    *,
+    tiny: bool = False,
+    seconds: float = 1e9,
+    processes: int = 1,
+) -> None:
     """Run what is planned, in its order, and write every result at once.
 
     Parameters
@@ -65,28 +68,26 @@ def run_all(
         A few steps each.
     seconds : float
         When to end; jobs that would take longer are not begun.
-    gpu, cpu : int
-        Processes for text and images, and for digits and tables.
+    processes : int
+        Jobs at a time, on one GPU if there is one.
     """
     import torch
 
     until, rows = time.time() + seconds, read(path) if path.exists() else []
     begun = {key(row) for row in rows if "error" not in row}
     context = multiprocessing.get_context("spawn")
-    results, queues, workers = context.Queue(), {}, []
-    free, pace = {True: gpu, False: cpu}, dict[str, float]()
-    for large, count in free.items():
-        queues[large] = context.Queue()
-        device = "cuda" if large and torch.cuda.is_available() else "cpu"
-        arguments = (queues[large], results, device, tiny)
-        workers += [context.Process(target=work, args=arguments, daemon=True) for _ in range(count)]
+    results, waiting = context.Queue(), context.Queue()
+    pace = dict[str, float]()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    given = {"target": work, "args": (waiting, results, device, tiny), "daemon": True}
+    workers = [context.Process(**given) for _ in range(processes)]
 
     def kind(job: Job) -> str:
         return str(job["case"].partition("-")[0])
 
-    def suits(job: Job, large: bool) -> bool:
+    def suits(job: Job) -> bool:
         ends = time.time() + START + pace.get(kind(job), 0.0) * gradients(job)
-        return (kind(job) in LARGE) == large and key(job) not in begun and ends < until
+        return key(job) not in begun and ends < until
 
     if not tiny and any(kind(job) == "cifar" for job in plan(rows)):
         from experiments.ways.cases import cifar_arrays
@@ -98,15 +99,10 @@ def run_all(
     with path.open("a") as file:
         while time.time() < until and any(worker.is_alive() for worker in workers):
             planned = plan(rows)
-            for large in free:
-                while free[large]:
-                    job = next((job for job in planned if suits(job, large)), None)
-                    if job is None:
-                        break
-                    queues[large].put(job)
-                    begun.add(key(job))
-                    free[large] -= 1
-                    running += 1
+            while running < processes and (job := next(filter(suits, planned), None)):
+                waiting.put(job)
+                begun.add(key(job))
+                running += 1
             if not running:
                 break
             try:
@@ -116,7 +112,6 @@ def run_all(
             except queue.Empty:
                 break
             running -= 1
-            free[kind(found) in LARGE] += 1
             pace[kind(found)] = max(0.0, took)
             rows.append(found)
             print(json.dumps(found), file=file, flush=True)
