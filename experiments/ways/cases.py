@@ -124,7 +124,7 @@ def text(name: str, seed: int, device: Any, *, validation: bool, tiny: bool) -> 
     found = bytes_lm.texts(name, FOLDER / "corpus.npz", device)
     small = name.startswith("bytes")
     torch.manual_seed(seed)
-    size = (32, 1, 2) if tiny else (64, 2, 2) if small else ()
+    size: Any = (32, 1, 2) if tiny else (64, 2, 2) if small else ()
     model = bytes_lm.ByteTransformer(*size).to(device)
     size = SMALL_BATCH if small else ()
     target, proxy = (

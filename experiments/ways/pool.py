@@ -79,7 +79,11 @@ def run_all(
     results, waiting = context.Queue(), context.Queue()
     pace = dict[str, float]()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    given = {"target": work, "args": (waiting, results, device, tiny), "daemon": True}
+    given: dict[str, Any] = {
+        "target": work,
+        "args": (waiting, results, device, tiny),
+        "daemon": True,
+    }
     workers = [context.Process(**given) for _ in range(processes)]
 
     def kind(job: Job) -> str:
