@@ -303,11 +303,9 @@ class Method:
 
 
 @dataclass(frozen=True)
-class CorrectedState:
+class CorrectedState(State):
     """The iterate, the correction's memory and, where two points are compared, the one before."""
 
-    w: Vector
-    k: int = 0
     memory: Any = None
     previous: Vector | None = None
     previous_anchor: Vector | None = None

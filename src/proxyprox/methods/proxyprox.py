@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, dot, norm
 from proxyprox._util.validation import fraction, has, message, require_takes
 from proxyprox.corrections import Correction, Plain
-from proxyprox.methods.base import Answers, CorrectedMethod, Method, OuterStep, Request
+from proxyprox.methods.base import Answers, CorrectedMethod, Method, OuterStep, Request, State
 from proxyprox.stepsizes.auto import AutoStep, as_step_size, fixed_step_size
 from proxyprox.stepsizes.base import Constant, Eta, StepSize
 
@@ -110,15 +110,13 @@ class DANE(CorrectedMethod):
 
 
 @dataclass(frozen=True)
-class SVRPState:
+class SVRPState(State):
     """The iterate, the reference, the full gradient there, and what is asked next.
 
     ``value`` is the loss at the reference. If η is measured, ``eta`` is its value and ``calm``
     tells that no step was taken back with it.
     """
 
-    w: Vector
-    k: int = 0
     point: Vector | None = None
     gradient: Vector | None = None
     everything: bool = True

@@ -55,7 +55,7 @@ from proxyprox._util.validation import flag, nonnegative, whole
 from proxyprox.inner.base import NonFiniteError, SolverPolicy
 from proxyprox.inner.exact import absolute, box_minimum, factored, find_minimum, minimise_exactly
 from proxyprox.inner.newton import NewtonCG, Pair, conjugate_gradients, inverse_product
-from proxyprox.methods.base import Answers, Method, OuterStep, Request
+from proxyprox.methods.base import Answers, Method, OuterStep, Request, State
 from proxyprox.penalties import Box
 from proxyprox.problems.problem import FunctionProxy, facts_of
 from proxyprox.problems.protocols import Facts
@@ -376,7 +376,7 @@ class Metric:
 
 
 @dataclass(frozen=True)
-class QuasiNewtonState:
+class QuasiNewtonState(State):
     """The best point so far, the trial that is asked about, and what was learnt of the target.
 
     ``other`` is w0 if the run begins at the proxy's minimum, or the other way round if w0 is
@@ -390,9 +390,7 @@ class QuasiNewtonState:
     ``alone`` what one parameter would gain by itself.
     """
 
-    w: Vector
-    trial: Vector
-    k: int = 0
+    trial: Vector = None
     other: Vector | None = None
     given: bool = False
     lowest: float | None = None
@@ -506,11 +504,11 @@ class ProxyBFGS(Method):
             if found is None:
                 kept["note"] = "No minimum of the proxy was found: the run began at w0."
         if found is None or bool((found == w0).all()):
-            return QuasiNewtonState(w0, w0, **kept)
+            return QuasiNewtonState(w0, trial=w0, **kept)
         lowest = float(problem.proxy.value(found))
         if facts_of(problem.proxy).empirical:
             kept["fall"] = float(problem.proxy.value(w0)) - lowest
-        state = QuasiNewtonState(found, found, other=w0, lowest=lowest, **kept)
+        state = QuasiNewtonState(found, trial=found, other=w0, lowest=lowest, **kept)
         # Proxies whose weights are not known yet are asked first whether they have its gradient.
         return self.keep_start(state) if facts_of(problem.proxy).learns else state
 
@@ -848,7 +846,7 @@ class ProxyBFGS(Method):
         trial = _inside(state, state.w + length * state.direction)
         if state.steps and same_point(trial, state.w):
             # What was learnt leads nowhere: begin here anew.
-            empty = QuasiNewtonState(state.w, state.w)
+            empty = QuasiNewtonState(state.w)
             names = ("steps", "changes", "metric")
             state = replace(state, **{name: getattr(empty, name) for name in names})
             return self._start(state, step)

@@ -48,12 +48,10 @@ class SGD(Method):
 
 
 @dataclass(frozen=True)
-class Velocity:
+class Velocity(State):
     """The iterate and the decaying sum of gradients."""
 
-    w: Vector
-    velocity: Vector
-    k: int = 0
+    velocity: Vector = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Momentum(Method):
 
     def init(self, w0: Vector, problem: Any) -> Velocity:
         """Start at rest."""
-        return Velocity(w0, zeros_like(w0))
+        return Velocity(w0, 0, zeros_like(w0))
 
     def tell(self, state: Velocity, answers: Answers, step: OuterStep) -> Velocity:
         """Add the gradient to the velocity and move along it."""
@@ -117,17 +115,15 @@ class Momentum(Method):
         direction = gradient + self.beta * velocity if self.nesterov else velocity
         if self.step_size.measures:
             direction = (1 - self.beta) * direction
-        return Velocity(step.solve(linear=direction, centre=centre), velocity, state.k + 1)
+        return Velocity(step.solve(linear=direction, centre=centre), state.k + 1, velocity)
 
 
 @dataclass(frozen=True)
-class Moments:
+class Moments(State):
     """The iterate, the means of the gradients and of their squares."""
 
-    w: Vector
-    mean: Vector
-    square: Vector
-    k: int = 0
+    mean: Vector = None
+    square: Vector = None
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ class Adam(Method):
             allowed = "separable (L1, Box) for Adam, which scales each coordinate"
             remedy = "Use SGD or Momentum; one of your own says separable = True."
             raise TypeError(message("penalty", penalty, allowed, remedy))
-        return Moments(w0, zeros_like(w0), zeros_like(w0))
+        return Moments(w0, 0, zeros_like(w0), zeros_like(w0))
 
     def tell(self, state: Moments, answers: Answers, step: OuterStep) -> Moments:
         """Update both moments and take the step, the prox in the same metric."""
@@ -198,4 +194,4 @@ class Adam(Method):
         root = namespace(square).sqrt(square / (1 - self.beta2**k)) + self.eps
         lengths = step.eta / root
         w = step.prox(state.w - lengths * (mean / (1 - self.beta1**k)), lengths)
-        return Moments(w, mean, square, k)
+        return Moments(w, k, mean, square)
