@@ -6,6 +6,7 @@ against the number of labels. *Rounds*: exact gradients of the target's loss, ot
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
@@ -904,6 +905,41 @@ def markdown(
             middle, worst, seconds = ("–" if r[f] is None else f"{r[f]:.3g}" for f in words)
             lines.append(f"| {r['panel']} | {r['method']} | {middle} ({worst}) | {seconds} |")
         lines.append("")
+    return "\n".join(lines)
+
+
+def cases_table(path: Path) -> str:
+    """Return the table of all cases: a line each, the least loss bold."""
+    rows = json.loads(path.read_text("utf-8"))["methods"]
+    shown = [*RIVALS, OURS]
+    lines = [
+        f"| case | labels | {' | '.join(shown)} | ours chose |",
+        "|---" * (len(shown) + 3) + "|",
+    ]
+    for panel, labels in dict.fromkeys((row["panel"], row["labels"]) for row in rows):
+        here = {r["method"]: r for r in rows if (r["panel"], r["labels"]) == (panel, labels)}
+        least = min(here[method]["mean"] for method in shown)
+        cells = [f"{here[method]['mean']:.3f}" for method in shown]
+        bold = [
+            f"**{c}**" * (here[m]["mean"] == least) or c for c, m in zip(cells, shown, strict=True)
+        ]
+        chose = ", ".join(f"{way} {times}" for way, times in here[OURS]["choices"].items())
+        lines.append(f"| {panel} | {labels} | {' | '.join(bold)} | {chose} |")
+    return "\n".join(lines)
+
+
+def behind_table(path: Path) -> str:
+    """Return the table of the cases in which the best rival is more than 1 % below ours."""
+    rows = json.loads(path.read_text("utf-8"))["methods"]
+    lines = ["| case | use instead | ours is above it by | worst seed / target alone |"]
+    lines.append("|---" * 4 + "|")
+    for ours in (row for row in rows if row["method"] == OURS):
+        rivals = [row for row in rows if row["method"] in RIVALS
+                  and (row["panel"], row["labels"]) == (ours["panel"], ours["labels"])]  # fmt: skip
+        best = min(rivals, key=lambda row: row["mean"])
+        if (above := ours["mean"] / best["mean"] - 1) > 0.01:
+            case = f"{ours['panel']}, {ours['labels']} labels"
+            lines.append(f"| {case} | {best['method']} | {above:.0%} | {ours['worst']:.2f} |")
     return "\n".join(lines)
 
 
