@@ -12,7 +12,9 @@ from proxyprox.torch import EMA, Proxy, ProxyProx
 
 
 def test_deepcopy_and_pickle(toy):
-    optimizer = ProxyProx(toy.params, 0.1, proxy=None, correction=EMA(0.3))
+    optimizer = ProxyProx(
+        toy.params, 0.1, proxy=Proxy(toy.batches(), toy.batch_loss), correction=EMA(0.3)
+    )
     toy.train(optimizer, 3)
     for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
         assert again.ledger == optimizer.ledger

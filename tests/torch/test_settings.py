@@ -24,7 +24,7 @@ REFUSED = {
         0.01, ImplicitStep, lambda params: 3, lambda g: torch.optim.LBFGS(g[0]["params"]),
         torch.optim.SGD([Parameter(torch.zeros(1))], lr=0.1),
     ],
-    "proxy": [3.0, torch.nn.Linear(1, 1)],
+    "proxy": [None, 3.0, torch.nn.Linear(1, 1)],
 }  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
         self,
         params: Any,
         defaults: dict[str, Any],
-        proxy: Proxy | None,
+        proxy: Proxy,
         model: Any | None,
         proxy_mode: str,
         probe: bool,
@@ -70,7 +70,7 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
         check_model(self)
 
     @property
-    def proxy(self) -> Proxy | None:
+    def proxy(self) -> Proxy:
         """The proxy in use."""
         return self._proxy  # type: ignore[no-any-return]
 
@@ -139,7 +139,7 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
             "k": self._k,
             "placeholders": self._placeholders,
             "ledger": self.ledger.as_dict(),
-            "proxy": {} if self._proxy is None else self._proxy.state_dict(),
+            "proxy": self._proxy.state_dict(),
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -175,8 +175,7 @@ class ProxyOptimizer(Optimizer):  # type: ignore[misc]
             group[EXTRA] = ""
         self._k, self._placeholders = int(extra["k"]), bool(extra["placeholders"])
         self.ledger = Ledger(**extra["ledger"])
-        if self._proxy is not None:
-            self._proxy.load_state_dict(extra["proxy"])
+        self._proxy.load_state_dict(extra["proxy"])
         self.load_own(extra)
 
 

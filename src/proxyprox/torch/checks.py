@@ -116,10 +116,10 @@ def check_lr(lr: Any, remedy: str = "", *, allow_inf: bool = False) -> float:
     return 0.0 if zero else positive("lr", lr, remedy, allow_inf=allow_inf)
 
 
-def check_group(options: Mapping[str, Any], proxy: Proxy | None) -> None:
+def check_group(options: Mapping[str, Any]) -> None:
     """Check the options of a parameter group, or the defaults of all."""
     remedy = "lr is the step size η; theory allows up to 1/(4δ), and 0 stops a group."
-    lr = check_lr(options["lr"], remedy, allow_inf=proxy is not None)
+    lr = check_lr(options["lr"], remedy, allow_inf=True)
     decay = nonnegative("weight_decay", options["weight_decay"])
     decoupled = options["decoupled_weight_decay"]
     if flag("decoupled_weight_decay", decoupled) and decay and lr * decay >= 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -121,15 +120,14 @@ class ImplicitStep:
 
 
 class Stepper:
-    """Takes the implicit step on every block; other steppers override it."""
+    """Takes the implicit step on every block; another one overrides it."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.name = describe(inner)
         self.gamma = 0.0
 
-    def begin(self, k: int) -> None:
-        """Prepare for outer step k."""
+    def begin(self, k: int, groups: Iterable[Any]) -> None:
+        """Prepare for outer step k on the parameters of some groups."""
         gamma = self.inner.step_size
         self.gamma = positive(f"step_size({k})", gamma(k)) if callable(gamma) else gamma
 
@@ -137,9 +135,6 @@ class Stepper:
         """Take inner step t, with ∇L̂(w) (or its estimate) in ``.grad``."""
         for block in blocks:
             block.implicit_step(self.gamma)
-
-    def add_params(self, params: Sequence[Any]) -> None:
-        """Include a new parameter group."""
 
 
 class TorchStepper(Stepper):
@@ -149,26 +144,21 @@ class TorchStepper(Stepper):
     of a schedule, where η goes to 0, diverge.
     """
 
-    def __init__(self, factory: Callable[..., Any], groups: Iterable[Sequence[Any]]) -> None:
-        self.factory, self.groups = factory, [list(group) for group in groups]
-        self.begin(0)
-        made = self.optimizer
+    def begin(self, k: int, groups: Iterable[Any]) -> None:
+        """Make a new optimiser: momentum belongs to one subproblem."""
+        self.optimizer = made = self.inner([{"params": list(g["params"])} for g in groups])
         if not isinstance(made, torch.optim.Optimizer) or isinstance(made, torch.optim.LBFGS):
             remedy = "LBFGS needs a closure, which inner steps have not."
             raise TypeError(message("inner", made, INNER, remedy))
-        self.name = describe(factory, type(made).__name__)
-
-    def begin(self, k: int) -> None:
-        """Make a new optimiser: momentum belongs to one subproblem."""
-        self.optimizer = self.factory([{"params": params} for params in self.groups])
 
     def step(self, blocks: Sequence[Block], t: int) -> None:
         """Complete the gradient and step."""
-        groups = [g for g in self.optimizer.param_groups if g.get("lr") is not None]
+        own = self.optimizer.param_groups
+        groups = [group for group in own if group.get("lr") is not None]
         rates = [group["lr"] for group in groups]
         halves = {id(p): block.eta / 2 for block in blocks for p in block.params}
         # Backward passes of FSDP reach parameters that are to stay, too.
-        clear([p for group in self.groups for p in group if id(p) not in halves])
+        clear([p for group in own for p in group["params"] if id(p) not in halves])
         for block in blocks:
             block.complete_gradient(at_centre=t == 0)
         try:
@@ -180,26 +170,13 @@ class TorchStepper(Stepper):
             for group, rate in zip(groups, rates, strict=True):
                 group["lr"] = rate
 
-    def add_params(self, params: Sequence[Any]) -> None:
-        """Give the next inner optimiser a new group too."""
-        self.groups.append(list(params))
 
-
-def describe(setting: Any, otherwise: str = "a function") -> str:
-    """Return a setting as text that is the same in every process."""
-    text = repr(setting)
-    if " at 0x" not in text:
-        return text
-    # A function, or an object that holds one: its name and address say nothing.
-    return otherwise if inspect.isroutine(setting) else f"{type(setting).__name__} of {otherwise}"
-
-
-def as_stepper(inner: Any, groups: Iterable[Sequence[Any]]) -> Stepper:
+def as_stepper(inner: Any) -> Stepper:
     """Accept an ImplicitStep, or a factory of torch optimisers."""
     if isinstance(inner, ImplicitStep):
         return Stepper(inner)
     if callable(inner) and inner is not ImplicitStep:
-        return TorchStepper(inner, groups)
+        return TorchStepper(inner)
     remedy = "Write ImplicitStep(0.01), or functools.partial(torch.optim.SGD, lr=0.01)."
     raise TypeError(message("inner", inner, INNER, remedy))
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from proxyprox._util.validation import flag
+from proxyprox._util.validation import flag, message
 from proxyprox.corrections import Correction, Plain
 from proxyprox.result import StepRecord
 from proxyprox.torch import checks
 from proxyprox.torch.base import ProxyOptimizer
 from proxyprox.torch.distributed import parameters_of
-from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper, describe
+from proxyprox.torch.inner import ImplicitStep, OuterStep, as_stepper
 from proxyprox.torch.proxy import as_proxy
 from proxyprox.torch.step import keeps_estimate, make_blocks, take_step
 
@@ -39,9 +39,8 @@ class ProxyProx(ProxyOptimizer):
     lr : float or one-element tensor
         η, so that every scheduler works (``OneCycleLR`` with ``cycle_momentum=False``). 0 leaves
         a group where it is; ``math.inf`` drops the proximal term (AuxMom as published).
-    proxy : callable, Proxy or None
-        ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss. None
-        stands for L̂ = 0: the plain method is then SGD, bit for bit.
+    proxy : callable or Proxy
+        ``proxy()`` returns the whole proxy loss; :class:`Proxy` takes batches and a loss.
     correction : Correction
         ``Plain()`` is the paper's, ``EMA(a)`` AuxMom, ``Mean()`` the running mean.
     correction_weight : float
@@ -126,20 +125,17 @@ class ProxyProx(ProxyOptimizer):
         self.stop = stop
         self.measure_residual = flag("measure_residual", measure_residual)
         self.record: StepRecord | None = None
-        self._stepper: Any = None
-        self._proxy = as_proxy(proxy)
         defaults = {"lr": lr, "weight_decay": weight_decay}
         defaults["decoupled_weight_decay"] = decoupled_weight_decay
-        checks.check_group(defaults, self._proxy)
-        super().__init__(
-            checks.listed_params(params), defaults, self._proxy, model, proxy_mode, probe
-        )
+        checks.check_group(defaults)
+        listed = checks.listed_params(params)
+        super().__init__(listed, defaults, as_proxy(proxy), model, proxy_mode, probe)
         checks.check_settings(self)
         checks.number_of_steps(stop, 0)
         self.correction_weight = float(correction_weight)
         self._keeps = keeps_estimate(correction)
-        groups = [group["params"] for group in self.param_groups]
-        self._stepper = as_stepper(inner, groups)
+        self._stepper = as_stepper(inner)
+        self._stepper.begin(0, self.param_groups)
 
     def advance(self, begun: float) -> None:
         """Take one outer step with the gradients in ``.grad``."""
@@ -174,44 +170,27 @@ class ProxyProx(ProxyOptimizer):
         param_group : dict
             ``params``, and options that differ from the optimiser's.
         """
-        checks.check_group({**self.defaults, **param_group}, self._proxy)
+        checks.check_group({**self.defaults, **param_group})
         super().add_param_group(param_group)
-        if self._stepper is not None:
-            self._stepper.add_params(self.param_groups[-1]["params"])
 
     # -- saving -----------------------------------------------------------------------------
 
     def own_state(self) -> dict[str, Any]:
         """Return what only this optimiser saves beside tensors and options."""
-        return {"settings": self._settings_text()}
+        return {"correction": repr(self.correction)}
 
     def check_extra(self, extra: Mapping[str, Any]) -> None:
-        """Refuse another kind of correction, and warn of other settings."""
-        now, saved = self._settings_text(), extra["settings"]
-        differing = [f"{n}={now[n]} (saved with {saved[n]})" for n in now if now[n] != saved[n]]
-        found = "the optimiser differs from the one that saved this state: " + ", ".join(differing)
-        if saved["correction"].partition("(")[0] != now["correction"].partition("(")[0]:
-            remedy = "Use the saved correction, or start another optimiser without the state."
-            raise ValueError(f"{found}. {remedy}")
-        if differing:
-            checks.warn(f"{found}. The run uses the new settings.", UserWarning)
+        """Refuse another kind of correction."""
+        if extra["correction"].partition("(")[0] != repr(self.correction).partition("(")[0]:
+            allowed = f"{extra['correction']}, as it was saved with: its estimate is of that kind"
+            remedy = "Or start another optimiser without the state."
+            raise ValueError(message("correction", self.correction, allowed, remedy))
 
     def fill_state(self) -> None:
         """Fill the state with zeros, which the next step drops, in the place of what will be."""
         self._placeholders = True
         for p in parameters_of(self) if self._keeps else []:
             self.state[p]["estimate"] = torch.zeros_like(p)
-
-    def _settings_text(self) -> dict[str, str]:
-        """Return as text what a run was configured with and its state is read by."""
-        return {
-            "correction": describe(self.correction),
-            "correction_weight": repr(self.correction_weight),
-            "proxy": type(self._proxy).__name__,
-            "proxy_mode": self.proxy_mode if self.model is not None else "without a model",
-            "inner": self._stepper.name,
-            "stop": describe(self.stop),
-        }
 
     def __getstate__(self) -> dict[str, Any]:
         # Optimizer's own keeps three entries only; hooks are left out as it does.

@@ -370,7 +370,7 @@ class Proxy:
         with torch.enable_grad():
             loss = self._part_loss(batch)
             if not loss.requires_grad:
-                got, remedy = Words("one without a graph"), "Do not detach it; or pass proxy=None."
+                got, remedy = Words("one without a graph"), "Do not detach it."
                 raise ValueError(message("the proxy's loss", got, "differentiable", remedy))
             loss = loss if weight == 1.0 else weight * loss
             if is_sharded(params):
@@ -404,14 +404,16 @@ def own_generator(loader: Any) -> Any | None:
     return next((g for g in found if isinstance(g, torch.Generator)), None)
 
 
-def as_proxy(proxy: Any) -> Proxy | None:
-    """Accept a proxy, a function, or None for no proxy (which is SGD)."""
-    if proxy is None or offers(proxy, "full", "sample", "partial", "loss"):
+def as_proxy(proxy: Any) -> Proxy:
+    """Accept a proxy, or a function."""
+    if offers(proxy, "full", "sample", "partial", "loss"):
         return proxy  # type: ignore[no-any-return]
     if not isinstance(proxy, (type, torch.nn.Module)) and callable(proxy) and takes(proxy, 0):
         return FunctionProxy(proxy)
     remedy = "Write proxy=Proxy(loader, loss), or proxy=lambda: loss(model(x), y)."
-    allowed = "a function without arguments that returns the proxy loss, a Proxy, or None"
+    if proxy is None:
+        remedy = "Without a proxy, use an optimiser of torch."
+    allowed = "a function without arguments that returns the proxy loss, or a Proxy"
     raise TypeError(message("proxy", proxy, allowed, remedy))
 
 

@@ -89,8 +89,7 @@ def update_correction(block: Block, outer: OuterStep) -> None:
     else:
         torch._foreach_mul_(estimate, of_kept)
         torch._foreach_add_(estimate, block.target, alpha=of_new)
-    if outer.optimizer.proxy is not None:
-        torch._foreach_add_(estimate, [p.grad for p in block.params], alpha=-of_new)
+    torch._foreach_add_(estimate, [p.grad for p in block.params], alpha=-of_new)
     if block.coupled_decay:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
     block.correction = estimate
@@ -104,9 +103,6 @@ def take_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
     Returns what :func:`solve` does.
     """
     optimizer, probe = outer.optimizer, outer.probe and outer.k == 0
-    if optimizer.proxy is None:
-        explicit_step(blocks, outer)
-        return math.nan, math.nan
     params = [p for block in blocks for p in block.params]
     try:
         with checks.watched_passes(optimizer, params, outer.k, outer.probe):
@@ -118,16 +114,6 @@ def take_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
             set_gradients(block.params, block.target)
 
 
-def explicit_step(blocks: list[Block], outer: OuterStep) -> None:
-    """Minimise ``θ⟨m, w⟩ + ‖w − w_k‖²/(2η)``: without a proxy the plain method is SGD."""
-    for block in blocks:
-        update_correction(block, outer)
-        if block.decoupled_decay:
-            torch._foreach_mul_(block.params, 1 - block.decoupled_decay)
-        alpha = -block.eta * outer.optimizer.correction_weight
-        torch._foreach_add_(block.params, block.correction, alpha=alpha)
-
-
 def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
     """Estimate ∇L − ∇L̂ and minimise the proxy with that correction around w_k.
 
@@ -137,7 +123,7 @@ def proximal_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:
     moving = [block for block in blocks if block.moves]
     correct(blocks, outer)
     try:
-        outer.stepper.begin(outer.k)
+        outer.stepper.begin(outer.k, outer.optimizer.param_groups)
         found = solve(moving, outer) if moving else (math.nan, math.nan)
         if outer.probe and moving:
             params = [p for block in moving for p in block.params]
