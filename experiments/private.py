@@ -1,30 +1,35 @@
 """Private rows, public proxy: test loss at equal ε of our estimators and of their rivals.
 
 The strong rival is ten lines by hand (:func:`metric_descent`): DP-GD in the metric of the public
-Hessian with an average of the last iterates. It and plain DP-GD, from the public fit or from zero,
-and DP-SGD take the best of a grid on the *test sets* of splits 1000 to 1003 of the same table,
-which are then frozen for the splits that are reported (2000 on), and beside it the best on those
-themselves. Ours has one setting for all lines.
+Hessian with an average of the last iterates. It, plain DP-GD and DP-SGD, from the public fit or
+from zero, and diffprivlib take the best settings on the *test sets* of splits 1000 to 1005 of the
+same table (1000 to 1002 with 20,000 rows), and are then frozen. Clip and rate are looked for on a
+lattice without an end, step by step around the best so far, for each number of steps in ``STEPS``.
+Ours has one setting for all lines.
 
-Reported tables, named before the first run on their splits 4000 to 4019: a9a, mushrooms, and
-4 × 4 pixels of CIFAR-10 (animals against vehicles); ``skewed`` for columns. The constants of the
-default were chosen on the tables ``categories``, ``normal`` and ``factor``, splits 1000 to 1015.
-Earlier versions had been run on other splits of the reported tables, and a9a's splits 1000 to 1003
-had been looked at; rivals are tuned there.
+Reported tables and splits, named before the first run on them: a9a, mushrooms and 4 × 4 pixels of
+CIFAR-10 (animals against vehicles), splits 5000 to 5019; ``skewed`` against ``scaled by hand`` for
+columns. With 20,000 rows there are ten splits, so that a run fits into a quarter of an hour.
+The constants of the default were chosen on the tables ``categories``, ``normal`` and ``factor``,
+splits 1000 to 1015. Earlier versions had been run on other splits of the reported tables.
 
-    python -m experiments.private --tables runs/tables       # once: reads the data
-    python -m experiments.private --tables runs/tables --record docs/results/private/fresh.json
+Two commands, which may run side by side, ten to fifteen minutes of one core each::
+
+    python -m experiments.private --rows few --record docs/results/private/fresh.json
+    python -m experiments.private --rows many --record docs/results/private/fresh_20000.json
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-import multiprocessing
+import math
 import os
-import time
+import sys
+import types
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -46,7 +51,8 @@ DELTA, EPSILONS = 1e-5, (0.3, 1.0, 3.0)
 FEMALE = 71
 """The column of a9a that says that a person is a woman."""
 FOLDER = Path("runs/tables")
-TUNING, FRESH = range(1000, 1004), range(4000, 4020)
+TUNING, FRESH = {"few": range(1000, 1006), "many": range(1000, 1003)}, range(5000, 5020)
+SPLITS = {"few": 20, "many": 10}
 
 FAMILIES = {"logistic": Logistic((0, 1)), "ridge": Linear(), "poisson": Poisson()}
 ESTIMATORS = {
@@ -212,108 +218,154 @@ def metric_descent(
     return w + M @ total / (steps - steps // 2)
 
 
-GRIDS = {
-    "metric": {"clip": (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 14.0),
-               "rate": tuple((2.0 ** np.arange(-9, 4)).tolist())},
-    "plain": {"clip": (0.125, 0.25, 0.5, 1.0, 1.5, 2.5, 4.0, 6.0, 9.0),
-              "rate": tuple((2.0 ** np.arange(-8, 8)).tolist())},
+# What a rival descends in, from where, and the numbers of steps that are tried.
+STEPS = (1, 3, 10, 30, 100, 300, 1000, 3000)
+RIVALS: dict[str, tuple[str, bool, tuple[int, ...]]] = {
+    "metric DP-GD": ("metric", True, STEPS), "DP-GD": ("plain", True, STEPS),
+    "DP-SGD": ("sgd", True, STEPS[3:]), "DP-GD from zero": ("plain", False, STEPS[2:]),
+    "DP-SGD from zero": ("sgd", False, STEPS[3:]),
 }  # fmt: skip
-STEPS, BATCH = (1, 2, 3, 5, 10, 20, 50, 100, 300, 1000, 3000), 256
-# DP-SGD's noise by steps and sampling rate, which Opacus' accountant gives.
-Noise = dict[str, float]
+BATCH = 256
+AVERAGES = ("last", "tail")
+# A setting: ε, steps, and the places in the lattice of clip and of rate times steps.
+Setting = tuple[float, int, int, int]
+
+
+def clip_and_rate(setting: Setting) -> tuple[float, float]:
+    """Return the clip, in units of public rows' usual gradient, and the rate."""
+    return 2.0 ** (setting[2] / 2), 2.0 ** setting[3] / setting[1]
+
+
+@lru_cache
+def noise_multiplier(kind: str, epsilon: float, steps: int, rows: int) -> float:
+    """Return σ: exact for all rows, by Opacus' RDP accountant for sampled ones."""
+    if kind != "sgd":
+        return math.sqrt(steps) / gaussian_mu(epsilon, DELTA)
+    from opacus.accountants.utils import get_noise_multiplier  # type: ignore[import-untyped]
+
+    return float(get_noise_multiplier(
+        target_epsilon=epsilon, target_delta=DELTA, sample_rate=BATCH / rows, steps=steps,
+        accountant="rdp",
+    ))  # fmt: skip
 
 
 def descend(
-    split: Split, begin: Array, hessian: Array, settings: Sequence[dict[str, Any]], kind: str, *,
-    sigmas: Noise, seed: int, device: str,
-) -> list[dict[str, float]]:  # fmt: skip
-    """Return test losses of DP descents that differ in ε, clip and rate, for one number of steps.
+    split: Split, ready: dict[str, Any], rival: str, settings: Sequence[Setting], seed: int
+) -> dict[str, list[float]]:
+    """Return test losses of DP descents of one number of steps: last iterates and tail averages.
 
-    ``metric`` is :func:`metric_descent` for many settings at once, ``plain`` has an isotropic
-    metric, ``sgd`` samples rows. Each setting gives its last iterate and a tail average.
+    ``metric`` is :func:`metric_descent` for many settings at once, with the same noise; ``plain``
+    has an isotropic metric, ``sgd`` samples rows, too.
     """
-    import torch
-
-    def tensor(values: Any) -> Any:
-        return torch.as_tensor(np.asarray(values), dtype=torch.float64, device=device)
-
-    generator, steps = torch.Generator(device).manual_seed(seed), settings[0]["steps"]
-    values, vectors = np.linalg.eigh(hessian + 1e-3 * np.eye(len(begin)))
-    M = vectors / np.sqrt(values) if kind == "metric" else np.eye(len(begin)) / values[-1] ** 0.5
-    X, y = with_ones(split.private[0]), tensor(split.private[1])[:, None]
+    (kind, warm, _), steps = RIVALS[rival], settings[0][1]
+    rng, X, y = np.random.default_rng(seed), *split.private
+    w = np.asarray(ready["w"])
+    begin = w if warm else np.zeros(len(w))
+    values, vectors = np.linalg.eigh(ready["hessian"] + 1e-3 * np.eye(len(w)))
+    M = vectors / np.sqrt(values) if kind == "metric" else np.eye(len(w)) / values[-1] ** 0.5
     public = with_ones(split.public[0])
     slopes = split.family.mean(public @ begin) - split.public[1]
     usual = np.sqrt(np.mean(slopes**2 * ((public @ M) ** 2).sum(axis=1)))
-    Z, start = tensor(X @ M), tensor(X @ begin)[:, None]
-    lengths, n = torch.linalg.norm(Z, dim=1, keepdim=True), len(X)
-    clips = tensor([s["clip"] for s in settings]) * usual
-    rates = tensor([s["rate"] for s in settings])
-    share = BATCH / n if kind == "sgd" else 1.0
-    noises = tensor([
-        sigmas[f"{s['epsilon']:g} {steps} {n}"] if kind == "sgd"
-        else np.sqrt(steps) / gaussian_mu(s["epsilon"], DELTA) for s in settings
-    ])  # fmt: skip
-    u = torch.zeros((Z.shape[1], len(settings)), dtype=torch.float64, device=device)
-    total, rows = torch.zeros_like(u), slice(None)
-    for k in range(steps):
-        if share < 1:
-            rows = torch.rand(n, generator=generator, device=device) < share
-        most = clips / lengths[rows]
-        slopes = torch.clamp(torch.sigmoid(start[rows] + Z[rows] @ u) - y[rows], -most, most)
-        noise = torch.randn(u.shape, generator=generator, device=device, dtype=u.dtype)
-        u = u - rates * (Z[rows].T @ slopes + noises * clips * noise) / (share * n)
-        if k >= steps // 2:
-            total += u
-    X_test, y_test = tensor(with_ones(split.test[0])), tensor(split.test[1])[:, None]
-    both = []
-    for end in (u, total / (steps - steps // 2)):
-        z = X_test @ (tensor(begin)[:, None] + tensor(M) @ end)
-        losses = (torch.nn.functional.softplus(z) - y_test * z).mean(dim=0)
-        both.append(torch.nan_to_num(losses, nan=1e9, posinf=1e9).cpu().numpy())
-    return [{"last": float(a), "tail": float(b)} for a, b in zip(*both, strict=True)]
+    Z = np.ascontiguousarray(with_ones(X) @ M, dtype=np.float32)
+    start, targets = ((v.astype(np.float32)[:, None]) for v in (with_ones(X) @ begin, y))
+    found = np.array([clip_and_rate(setting) for setting in settings])
+    clips, rates = (found[:, 0] * usual).astype(np.float32), found[:, 1].astype(np.float32)
+    most = clips / np.linalg.norm(Z, axis=1, keepdims=True)
+    share = BATCH / len(y) if kind == "sgd" else 1.0
+    sigmas = [noise_multiplier(kind, setting[0], steps, len(y)) for setting in settings]
+    noises = (np.array(sigmas) * clips).astype(np.float32)
+    u = np.zeros((len(w), len(settings)), dtype=np.float32)
+    total = np.zeros_like(u)
+    part, limit, began, labels = Z, most, start, targets
+    with np.errstate(all="ignore"):
+        for k in range(steps):
+            if share < 1:
+                rows = np.flatnonzero(rng.random(len(y)) < share)
+                part, limit, began, labels = Z[rows], most[rows], start[rows], targets[rows]
+            slopes = 1 / (1 + np.exp(-(began + part @ u))) - labels
+            np.clip(slopes, -limit, limit, out=slopes)
+            noise = rng.standard_normal((len(w), 1), dtype=np.float32)
+            u = u - rates * (part.T @ slopes + noises * noise) / np.float32(share * len(y))
+            if k >= steps // 2:
+                total += u
+    ends = (u, total / (steps - steps // 2))
+    points = [begin[:, None] + M @ end.astype(np.float64) for end in ends]
+    return {
+        average: [split.loss(point) for point in both.T]
+        for average, both in zip(AVERAGES, points, strict=True)
+    }
 
 
-RIVALS = {
-    "metric DP-GD": ("metric", True), "DP-GD": ("plain", True), "DP-SGD": ("sgd", True),
-    "DP-GD from zero": ("plain", False),
-}  # fmt: skip
-SGD_STEPS = (100, 300, 1000)
+def tune(
+    rival: str, splits: Sequence[tuple[int, Split, dict[str, Any]]]
+) -> dict[str, dict[str, Any]]:
+    """Return the best settings by average and ε, on the mean of some splits."""
+    tried: dict[str, dict[Setting, float]] = {average: {} for average in AVERAGES}
+
+    def measure(settings: Sequence[Setting]) -> None:
+        new = [setting for setting in dict.fromkeys(settings) if setting not in tried["last"]]
+        if new:
+            found = [descend(split, ready, rival, new, seed) for seed, split, ready in splits]
+            for average in AVERAGES:
+                means = np.mean([losses[average] for losses in found], axis=0)
+                tried[average] |= dict(zip(new, means.tolist(), strict=True))
+
+    def best(average: str, epsilon: float, steps: int | None = None) -> Setting:
+        own = (s for s in tried[average] if s[0] == epsilon and steps in (None, s[1]))
+        return min(own, key=tried[average].__getitem__)
+
+    order = sorted(RIVALS[rival][2], key=lambda steps: abs(math.log(steps / 30)))
+    first = order[0]
+    measure([(e, first, *place) for e in EPSILONS
+             for place in product(range(-4, 7, 2), range(0, 10, 2))])  # fmt: skip
+    for steps in order:
+        centres = [best(average, e) for average in AVERAGES for e in EPSILONS]
+        for _ in range(6):
+            known = len(tried["last"])
+            measure([(e, steps, clip + i, rate + j) for e, _, clip, rate in centres
+                     for i, j in product((-1, 0, 1), repeat=2)])  # fmt: skip
+            centres = [best(average, e, steps) for average in AVERAGES for e in EPSILONS]
+            if len(tried["last"]) == known:
+                break
+    # One step is the least there is.
+    edges = {min(order), max(order)} - {1}
+    return {
+        f"{rival}, {average} {e:g}": {
+            "frozen": (setting := best(average, e)), "tuning loss": tried[average][setting],
+            **dict(zip(("clip", "rate"), clip_and_rate(setting), strict=True)),
+            "edge": setting[1] in edges,
+        }
+        for average in AVERAGES for e in EPSILONS
+    }  # fmt: skip
 
 
-def grid_losses(
-    case: dict[str, Any], split: Split, ready: dict[str, Any], rival: str, *,
-    only: Sequence[tuple[Any, ...]] | None, sigmas: Noise, seed: int, device: str,
-    most_steps: int = 3000,
-) -> Iterator[tuple[tuple[Any, ...], float]]:  # fmt: skip
-    """Yield (ε, steps, clip, rate, average) and the test loss of a rival's settings."""
-    kind, warm = RIVALS[rival]
-    grid = GRIDS["metric" if kind == "metric" else "plain"]
-    begin = np.asarray(ready["w"]) if warm else np.zeros(len(ready["w"]))
-    for steps in SGD_STEPS if kind == "sgd" else STEPS:
-        if only is None and steps > most_steps:
-            continue
-        settings = [
-            {"epsilon": e, "steps": steps, "clip": clip, "rate": rate}
-            for e, clip, rate in product(EPSILONS, grid["clip"], grid["rate"])
-            if only is None or any(s[:4] == (e, steps, clip, rate) for s in only)
-        ]
-        if settings:
-            found = descend(
-                split, begin, ready["hessian"], settings, kind, sigmas=sigmas, seed=seed,
-                device=device,
-            )  # fmt: skip
-            for setting, losses in zip(settings, found, strict=True):
-                for average, loss in losses.items():
-                    yield (*setting.values(), average), loss
+STRENGTHS = tuple((10.0 ** np.arange(-5, 4)).tolist())
+
+
+def diffprivlib_losses(split: Split, epsilon: float, seed: int) -> list[float]:
+    """Return test losses of diffprivlib's logistic regression for each of its ``STRENGTHS``.
+
+    It knows no public rows; it is ε-differentially private (δ = 0) for tables in which one row was
+    exchanged. Its forests and classes do not load beside new versions of scikit-learn: forests are
+    left out, and its function for one class against the rest is called.
+    """
+    forest: Any = types.ModuleType("diffprivlib.models.forest")
+    forest.RandomForestClassifier = forest.DecisionTreeClassifier = None
+    sys.modules.setdefault(forest.__name__, forest)
+    fit = importlib.import_module("diffprivlib.models.logistic_regression")
+    X, y = split.private
+    points, _, _ = vars(fit)["_logistic_regression_path"](
+        X, y, epsilon=epsilon, data_norm=float(np.sqrt((X**2).sum(axis=1).max())), pos_class=1.0,
+        Cs=list(STRENGTHS), random_state=seed, check_input=False,
+    )  # fmt: skip
+    return [split.loss(np.ravel(w)) for w in points]
 
 
 # -- ours -----------------------------------------------------------------------------------------
 
 
-def prepare(task: tuple[dict[str, Any], int]) -> dict[str, Any]:
+def prepare(split: Split) -> dict[str, Any]:
     """Return the public fit and the losses without private rows and without noise."""
-    case, seed = task
-    split = Split(case, seed)
     public, w = fit_rows(split.family, *split.public)
     ends = {}
     both = [np.concatenate(pair) for pair in zip(split.public, split.private, strict=True)]
@@ -325,10 +377,9 @@ def prepare(task: tuple[dict[str, Any], int]) -> dict[str, Any]:
     return {"w": w, "hessian": np.asarray(public.hessian(w)), "public": split.loss(w), **ends}
 
 
-def fit_ours(task: tuple[dict[str, Any], int, str, float]) -> float:
+def fit_ours(case: dict[str, Any], split: Split, method: str, epsilon: float) -> float:
     """Return the test loss of our estimator."""
-    case, seed, method, epsilon = task
-    split, family = Split(case, seed), case.get("family", "logistic")
+    family = case.get("family", "logistic")
     X, y = split.public
     constant = ((X.min(axis=0) == X.max(axis=0)) & (X[0] != 0)).any()
     options: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "n_nominal": case["private"]}
@@ -355,33 +406,31 @@ def fit_ours(task: tuple[dict[str, Any], int, str, float]) -> float:
 
 # -- the comparison -------------------------------------------------------------------------------
 
-CASES: list[dict[str, Any]] = [
-    {"data": data, "public": public, "private": private, "rivals": True}
-    for data, public, private in (
-        ("a9a", 1000, 2000), ("a9a", 1000, 20_000), ("pixels", 1000, 2000),
-        ("pixels", 1000, 20_000), ("mushrooms", 500, 2000), ("mushrooms", 500, 4700),
-    )
-]  # fmt: skip
-MORE: list[dict[str, Any]] = [
-    {"data": "a9a", "public": 200, "private": 20_000},
-    {"data": "a9a", "public": 1000, "private": 2000, "women": True},
-    {"data": "a9a", "public": 1000, "private": 20_000, "women": True},
-    {"data": "skewed", "public": 1000, "private": 2000},
-    {"data": "scaled by hand", "public": 1000, "private": 2000, "options": {"scale": None}},
-    {"data": "skewed", "public": 1000, "private": 20_000},
-    {"data": "scaled by hand", "public": 1000, "private": 20_000, "options": {"scale": None}},
-    *({"data": "a9a", "public": 1000, "private": private, "family": family}
-      for family in ("ridge", "poisson") for private in (2000, 20_000)),
-]  # fmt: skip
-MEASURES = [f"src/proxyprox/private/{n}.py" for n in ("estimators", "mechanism", "policy")]
 BLIND = ("ours, no public rows", "ours, no public rows, all on gradients")
-
-
-def methods_of(case: dict[str, Any]) -> tuple[str, ...]:
-    """Return our methods for a case."""
-    if not case.get("rivals"):
-        return ("ours",)
-    return ("ours", "ours, no public labels", *BLIND) if case["data"] == "a9a" else ("ours",)
+OWN = ("ours", "ours, no public labels", *BLIND)
+WARM = ("metric DP-GD", "DP-GD", "DP-SGD")
+ZERO = ("DP-GD from zero", "DP-SGD from zero", "diffprivlib")
+# The slowest rivals are left to few rows, or to fewer splits; mushrooms has no 20,000 rows.
+CASES: dict[str, list[dict[str, Any]]] = {
+    "few": [
+        {"data": "a9a", "public": 1000, "private": 2000, "rivals": (*WARM, *ZERO), "own": OWN},
+        {"data": "pixels", "public": 1000, "private": 2000, "rivals": WARM},
+        {"data": "mushrooms", "public": 500, "private": 2000, "rivals": WARM},
+        {"data": "skewed", "public": 1000, "private": 2000},
+        {"data": "scaled by hand", "public": 1000, "private": 2000, "options": {"scale": None}},
+        {"data": "a9a", "public": 1000, "private": 2000, "women": True},
+        {"data": "a9a", "public": 1000, "private": 2000, "family": "ridge"},
+        {"data": "a9a", "public": 1000, "private": 2000, "family": "poisson"},
+    ],
+    "many": [
+        {"data": "a9a", "public": 1000, "private": 20_000, "rivals": (*WARM, *ZERO), "own": OWN},
+        {"data": "pixels", "public": 1000, "private": 20_000, "rivals": WARM[:1]},
+        {"data": "a9a", "public": 200, "private": 20_000},
+        {"data": "skewed", "public": 1000, "private": 20_000},
+        {"data": "scaled by hand", "public": 1000, "private": 20_000, "options": {"scale": None}},
+    ],
+}
+MEASURES = [f"src/proxyprox/private/{n}.py" for n in ("estimators", "mechanism", "policy")]
 
 
 def key(case: dict[str, Any]) -> str:
@@ -391,172 +440,84 @@ def key(case: dict[str, Any]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def neighbours(rival: str, setting: tuple[Any, ...], rows: int) -> list[tuple[Any, ...]]:
-    """Return the settings that are at most one place of the grid away in clip and rate.
-
-    For many rows the slow rivals have their own setting alone.
-    """
-    if rows > 5000 and rival != "metric DP-GD":
-        return [setting]
-    grid = GRIDS["metric" if RIVALS[rival][0] == "metric" else "plain"]
-    near = []
-    for value, values in zip(setting[2:4], (grid["clip"], grid["rate"]), strict=True):
-        place = values.index(value)
-        near.append(values[max(place - 1, 0) : place + 2])
-    return [(*setting[:2], *found, setting[4]) for found in product(*near)]
-
-
-def at_edge(rival: str, setting: tuple[Any, ...]) -> list[str]:
-    """Return what of a setting is the first or last of its grid."""
-    kind = RIVALS[rival][0]
-    grid = GRIDS["metric" if kind == "metric" else "plain"]
-    steps = SGD_STEPS if kind == "sgd" else STEPS
-    found = zip(("steps", "clip", "rate"), setting[1:4], (steps, grid["clip"], grid["rate"]),
-                strict=True)  # fmt: skip
-    return [name for name, value, values in found if value in (values[0], values[-1])]
-
-
 def compare(
-    cases: Sequence[dict[str, Any]], tuning: Sequence[int], fresh: Sequence[int], *,
-    processes: int, device: str, sigmas: Noise, path: Path, limit: float,
-    frozen: dict[str, Any], most_steps: int, rivals: Sequence[str],
-    own_too: bool,
-) -> dict[str, Any]:  # fmt: skip
-    """Return and write all losses by case, method and ε; rivals stop at the limit in seconds."""
-    begun = time.monotonic()
-    out: dict[str, Any] = {
-        key(case): {"case": case, "losses": {}, "rivals": frozen.get(key(case), {})}
-        for case in cases
-    }
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(processes) as pool:
-        # Seed by seed, so that what is done at the limit is paired.
-        own = [(case, seed, method, e) for first in (True, False) for seed in fresh
-               for case in cases for method in methods_of(case) for e in EPSILONS
-               if own_too and first == (method == "ours")]  # fmt: skip
-        fits = [(case, seed) for case in cases
-                for seed in (*(tuning if case.get("rivals") else ()), *fresh)]  # fmt: skip
-        ready = dict(zip([(key(c), s) for c, s in fits], pool.map(prepare, fits, 1), strict=True))
-        print(f"public fits: {time.monotonic() - begun:.0f} s", flush=True)  # noqa: T201
-        ours = pool.imap(fit_ours, own, 1)
-        for case in cases:
-            place = out[key(case)]
-            for name in ("public", "ceiling", "ceiling of private rows"):
-                place["losses"][name] = [ready[key(case), seed][name] for seed in fresh]
-        against = [case for case in cases if case.get("rivals")]
-        for case, rival in product(sorted(against, key=lambda case: case["data"]), rivals):
-            if time.monotonic() - begun > 0.85 * limit:
-                break
-            run_rival(rival, case, ready, out[key(case)], tuning, fresh, sigmas, device, most_steps)
-            print(f"{rival} {key(case)}: {time.monotonic() - begun:.0f} s", flush=True)  # noqa: T201
-            path.write_text(json.dumps(out))
-        for case, _, method, e in own:
-            try:
-                loss = ours.next(timeout=max(0.1, limit - (time.monotonic() - begun)))
-            except multiprocessing.TimeoutError:
-                break
-            out[key(case)]["losses"].setdefault(f"{method} {e:g}", []).append(loss)
-    path.write_text(json.dumps(out))
-    return out
-
-
-def run_rival(
-    rival: str, case: dict[str, Any], ready: dict[Any, Any], place: dict[str, Any],
-    tuning: Sequence[int], fresh: Sequence[int], sigmas: Noise, device: str, most_steps: int,
-) -> None:  # fmt: skip
-    """Tune a rival, freeze it, and run it and its neighbours on fresh splits; note the best, too.
-
-    The slow rivals are run on five of them if there are many rows.
-    """
-    sums: dict[Any, list[float]] = {}
-    known = {k: v for k, v in place["rivals"].items() if k.startswith(f"{rival},")}
-    for seed in () if known else tuning:
-        found = grid_losses(
-            case, Split(case, seed), ready[key(case), seed], rival, only=None, sigmas=sigmas,
-            seed=seed, device=device, most_steps=most_steps,
-        )  # fmt: skip
-        for setting, loss in found:
-            sums.setdefault(setting, []).append(loss)
-    means = {setting: float(np.mean(losses)) for setting, losses in sums.items()}
-    for e, average in () if known else product(EPSILONS, ("last", "tail")):
-        own = [s for s in means if s[0] == e and s[-1] == average]
-        best = min(own, key=means.__getitem__)
-        place["rivals"][f"{rival}, {average} {e:g}"] = {
-            "frozen": best,
-            "edge": at_edge(rival, best),
-            "tuning loss": means[best],
-        }
-    hindsight: dict[Any, list[float]] = {}
-    only = [tuple(v["frozen"]) for k, v in place["rivals"].items() if k.startswith(f"{rival},")]
-    wanted = [near for setting in only for near in neighbours(rival, setting, case["private"])]
-    slow = case["private"] > 5000 and rival != "metric DP-GD"
-    for seed in fresh[:5] if slow else fresh:
-        found = grid_losses(
-            case, Split(case, seed), ready[key(case), seed], rival, only=wanted, sigmas=sigmas,
-            seed=seed, device=device,
-        )  # fmt: skip
-        for setting, loss in found:
-            hindsight.setdefault(setting, []).append(loss)
-    for e, average in product(EPSILONS, ("last", "tail")):
-        told = place["rivals"][f"{rival}, {average} {e:g}"]
-        place["losses"][f"{rival}, {average} {e:g}"] = hindsight[tuple(told["frozen"])]
-        own = [s for s in hindsight if s[0] == e and s[-1] == average]
-        best = min(own, key=lambda s: np.mean(hindsight[s]))
-        told |= {"hindsight": best, "hindsight edge": at_edge(rival, best)}
-        place["losses"][f"{rival}, {average}, hindsight {e:g}"] = hindsight[best]
-
-
-def paired(losses: dict[str, list[float]], one: str, other: str) -> dict[str, float] | None:
-    """Return the mean of paired differences, its standard error, the worst and their number."""
-    if one not in losses or other not in losses:
-        return None
-    n = min(len(losses[one]), len(losses[other]))
-    gaps = np.subtract(losses[one][:n], losses[other][:n])
-    return {"mean": float(gaps.mean()), "se": float(gaps.std(ddof=1) / n**0.5),
-            "worst": float(gaps.max()), "splits": n}  # fmt: skip
-
-
-def summarise(out: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a line for each case and ε: mean losses, and paired differences of ours to others."""
+    case: dict[str, Any], tuning: Sequence[int], fresh: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Return a line for each ε: mean losses, paired differences to ours, and frozen settings."""
+    losses: dict[str, list[float]] = {}
+    frozen: dict[str, dict[str, Any]] = {}
+    rivals = case.get("rivals", ())
+    splits = [(seed, Split(case, seed)) for seed in (tuning if rivals else ())]
+    known = [(seed, split, prepare(split)) for seed, split in splits]
+    for rival in rivals:
+        if rival in RIVALS:
+            frozen |= tune(rival, known)
+            continue
+        for e in EPSILONS:
+            means = np.mean([diffprivlib_losses(s, e, seed) for seed, s, _ in known], axis=0)
+            place = int(means.argmin())
+            frozen[f"{rival} {e:g}"] = {
+                "frozen": place, "tuning loss": means[place], "C": STRENGTHS[place],
+                "edge": place in (0, len(STRENGTHS) - 1),
+            }  # fmt: skip
+    for seed in fresh:
+        split = Split(case, seed)
+        ready = prepare(split)
+        for name in ("public", "ceiling", "ceiling of private rows"):
+            losses.setdefault(name, []).append(ready[name])
+        for method, e in product(case.get("own", OWN[:1]), EPSILONS):
+            losses.setdefault(f"{method} {e:g}", []).append(fit_ours(case, split, method, e))
+        for name, told in frozen.items():
+            rival, _, average = name.rpartition(" ")[0].partition(", ")
+            if rival in RIVALS:
+                found = descend(split, ready, rival, [told["frozen"]], seed)[average]
+            else:
+                e = float(name.rpartition(" ")[2])
+                found = diffprivlib_losses(split, e, seed)[told["frozen"] :]
+            losses.setdefault(name, []).append(found[0])
+        print(key(case), seed, flush=True)  # noqa: T201
     lines = []
-    for (name, place), e in product(out.items(), EPSILONS):
-        losses, ours = place["losses"], f"ours {e:g}"
-        own = {m.removesuffix(f" {e:g}"): m for m in losses if m.endswith(f" {e:g}")}
-        ends = {m: m for m in ("public", "ceiling", "ceiling of private rows") if m in losses}
-        line = {"case": name, "epsilon": e}
-        line["loss"] = {m: float(np.mean(losses[k])) for m, k in {**ends, **own}.items()}
-        line["ours minus"] = {
-            m: gap for m, k in {**ends, **own}.items()
-            if m != "ours" and (gap := paired(losses, ours, k))
-        }  # fmt: skip
-        frozen = {m: v for m, v in place["rivals"].items() if m.endswith(f" {e:g}")}
-        line["frozen settings"] = frozen
-        lines.append(line)
+    for e in EPSILONS:
+        own = {m: m for m in ("public", "ceiling", "ceiling of private rows")}
+        own |= {m.removesuffix(f" {e:g}"): m for m in losses if m.endswith(f" {e:g}")}
+        lines.append({
+            "case": key(case), "epsilon": e, "splits": len(fresh),
+            "loss": {m: float(np.mean(losses[k])) for m, k in own.items()},
+            "ours minus": {
+                m: paired(losses[f"ours {e:g}"], losses[k]) for m, k in own.items() if m != "ours"
+            },
+            "frozen settings": {m: told for m, told in frozen.items() if m.endswith(f" {e:g}")},
+        })  # fmt: skip
     return lines
 
 
+def paired(one: list[float], other: list[float]) -> dict[str, float]:
+    """Return the mean of paired differences, its standard error and the worst."""
+    gaps = np.subtract(one, other)
+    error = float(gaps.std(ddof=1) / len(gaps) ** 0.5) if len(gaps) > 1 else math.nan
+    return {"mean": float(gaps.mean()), "se": error, "worst": float(gaps.max())}
+
+
 def fresh_table(path: Path) -> str:
-    """Return the table of ours against frozen rivals."""
-    rivals = ("public", "metric DP-GD, tail", "DP-GD, tail", "DP-SGD, tail")
-    text = (
-        "| public/private rows | ε | ours − public only | − metric DP-GD | − DP-GD | − DP-SGD |\n"
-    )
-    text += "|---|---|---|---|---|---|\n"
+    """Return the table of ours against frozen rivals, in ten-thousandths of log-loss."""
+    rivals = {"public": "public only", **{f"{rival}, tail": rival for rival in WARM}}
+    text = f"| rows | ε | {' | '.join(rivals.values())} |\n|---|---|{'---|' * len(rivals)}\n"
     for line in json.loads(path.read_text()):
-        gaps = [line["ours minus"].get(rival) for rival in rivals]
-        cells = [f"{g['mean']:+.4f} ± {g['se']:.4f}" if g else "" for g in gaps]
-        text += f"| {line['case']} | {line['epsilon']:g} | {' | '.join(cells)} |\n"
+        if "metric DP-GD, tail" in line["ours minus"]:
+            gaps = [line["ours minus"].get(rival) for rival in rivals]
+            cells = [f"{1e4 * g['mean']:+.0f} ± {1e4 * g['se']:.0f}" if g else "" for g in gaps]
+            text += f"| {line['case']} | {line['epsilon']:g} | {' | '.join(cells)} |\n"
     return text
 
 
 def blind_table(path: Path) -> str:
-    """Return the table of fits without public rows or without public labels."""
-    names = ("DP-GD from zero, last", "DP-GD from zero, tail", *BLIND, "ours, no public labels",
-             "ceiling of private rows")  # fmt: skip
-    text = (
-        "| rows | ε | DP-GD | with an average | ours | all on gradients | unlabelled public rows "
-    )
-    text += "| no noise |\n|---|---|---|---|---|---|---|---|\n"
+    """Return the table of losses without public rows or without public labels."""
+    names = {
+        "DP-GD from zero, tail": "DP-GD", "DP-SGD from zero, tail": "DP-SGD",
+        "diffprivlib": "diffprivlib", BLIND[0]: "ours", BLIND[1]: "no moments",
+        OWN[1]: "unlabelled public rows", "ceiling of private rows": "no noise",
+    }  # fmt: skip
+    text = f"| rows | ε | {' | '.join(names.values())} |\n|---|---|{'---|' * len(names)}\n"
     for line in json.loads(path.read_text()):
         if BLIND[0] in line["loss"]:
             cells = [f"{line['loss'][name]:.4f}" for name in names]
@@ -566,76 +527,22 @@ def blind_table(path: Path) -> str:
 
 def main() -> None:
     """Read the arguments."""
-    global FOLDER
     parser = argparse.ArgumentParser(description="Private rows, public proxy.")
-    parser.add_argument("--tables", type=Path, default=FOLDER, help="folder of tables")
+    parser.add_argument("--rows", choices=tuple(CASES), required=True, help="few: 2,000")
     parser.add_argument("--record", type=Path, help="write the record there")
-    parser.add_argument("--out", type=Path, default=Path("runs/private.json"))
-    parser.add_argument("--noise", type=Path, help="DP-SGD's σ, made if it is not there")
-    parser.add_argument("--summarise", type=Path, nargs="*", help="files of --out, not run again")
-    parser.add_argument("--note", default="", help="a sentence for the record")
-    parser.add_argument("--frozen", type=Path, help="a record whose rivals are taken over")
-    parser.add_argument("--rivals", nargs="*", default=list(RIVALS), help="which are run")
-    parser.add_argument("--rivals-only", action="store_true", help="ours is run elsewhere")
-    parser.add_argument("--again", nargs="*", default=[], help="rivals that are tuned again")
-    parser.add_argument("--most-steps", type=int, default=3000, help="the most that are tuned")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which rivals stop")
-    parser.add_argument("--fresh", type=int, default=len(FRESH), help="splits that are reported")
-    parser.add_argument("--tuning", type=int, default=len(TUNING))
+    parser.add_argument("--splits", type=int, help="fewer splits, for a trial")
     parser.add_argument("--only", default="", help="the case of this name alone")
     given = parser.parse_args()
-    FOLDER = given.tables
-    os.environ["PRIVATE_TABLES"] = str(FOLDER)
-    for name in ("a9a", "mushrooms", "pixels", "skewed", "scaled by hand"):
-        table(name)
-    if given.summarise:
-        out: dict[str, Any] = {}
-        for path in given.summarise:
-            for name, place in json.loads(path.read_text()).items():
-                mine = out.setdefault(name, place)
-                mine["losses"] |= place["losses"]
-        write_record(given.record, summarise(out), measures=MEASURES, note=given.note)
-        return
-    noise = given.noise or FOLDER / "noise.json"
-    if not noise.exists():
-        noise.write_text(json.dumps(sampled_noise()))
-    cases = [case for case in (*CASES, *MORE) if given.only in ("", key(case))]
-    frozen: dict[str, Any] = {}
-    for line in json.loads(given.frozen.read_text()) if given.frozen else ():
-        frozen.setdefault(line["case"], {}).update(
-            (name, told) for name, told in line["frozen settings"].items()
-            if name.split(",")[0] not in given.again
-        )  # fmt: skip
-    out = compare(
-        cases, TUNING[: given.tuning], FRESH[: given.fresh], processes=given.processes,
-        device=given.device, sigmas=json.loads(noise.read_text()), path=given.out,
-        limit=given.limit, frozen=frozen, most_steps=given.most_steps,
-        rivals=given.rivals, own_too=not given.rivals_only,
-    )  # fmt: skip
+    lines = []
+    for case in CASES[given.rows]:
+        if given.only in ("", key(case)):
+            fresh = FRESH[: given.splits or SPLITS[given.rows]]
+            lines += compare(case, TUNING[given.rows], fresh)
     if given.record:
-        write_record(given.record, summarise(out), measures=MEASURES)
+        write_record(given.record, lines, measures=MEASURES)
+    else:
+        print(json.dumps(lines, indent=1))  # noqa: T201
 
-
-def sampled_noise() -> Noise:
-    """Return σ of DP-SGD by "ε steps rows", of Opacus' RDP accountant."""
-    from opacus.accountants.utils import get_noise_multiplier  # type: ignore[import-untyped]
-
-    rows = sorted({case["private"] for case in CASES})
-    return {
-        f"{e:g} {steps} {n}": get_noise_multiplier(
-            target_epsilon=e,
-            target_delta=DELTA,
-            sample_rate=BATCH / n,
-            steps=steps,
-            accountant="rdp",
-        )
-        for e, steps, n in product(EPSILONS, SGD_STEPS, rows)
-    }
-
-
-FOLDER = Path(os.environ.get("PRIVATE_TABLES", FOLDER))
 
 if __name__ == "__main__":
     main()
