@@ -211,6 +211,8 @@ class Columns:
         if kind_of in "iuf" and _identifies(name, plain, len(cells)):
             text = "another number in every row, as of an identifier"
             return self._drop(made, IDENTIFIES, text)
+        if kind_of in "iuf" and (found := outliers_of(plain.astype(np.float64)))[0]:
+            self._find(name, f"{found[0]} of {len(plain)} {found[1]} They stretch its scale.")
         why = {"M": "dates", "m": "durations, in seconds"}.get(kind_of, "numbers")
         return made.but(kind="date" if kind_of == "M" else "number", why=why)
 
@@ -620,6 +622,16 @@ def plain_object(cells: Series) -> Series:
     if kind in "mM":
         return cells.dt.total_seconds() if kind == "m" else as_text(cells)
     return cells if kind in "biuf" else cells.astype(object)
+
+
+def outliers_of(values: Series) -> tuple[int, str]:
+    """Return how many numbers are far from all others, and a question about them."""
+    low, middle, high = values.quantile([0.25, 0.5, 0.75]) if len(values) else (0, 0, 0)
+    far = values[(values - middle).abs() > POLICY.outlying * (high - low)]
+    if high <= low or not len(far):
+        return 0, ""
+    what = f"more than {POLICY.outlying:g} interquartile ranges from the median"
+    return len(far), f"{what}, such as {far.iloc[0]:g} (median {middle:.4g}): slips?"
 
 
 def yes_or_no(text: Series, words: Sequence[str] = ()) -> Series:

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from proxyprox_app.columns import Columns, date_format, parse_dates, plain_object, yes_or_no
+from proxyprox_app.columns import (
+    Columns,
+    date_format,
+    outliers_of,
+    parse_dates,
+    plain_object,
+    yes_or_no,
+)
 from proxyprox_app.tables import (
     POLICY,
     DataError,
@@ -104,7 +111,10 @@ def read_target(frame: Frame, name: str, task: str | None = None, decimal: str =
             find(f"{what}: taken as rows without a label.", fatal=share < POLICY.enough)
         if len(values) and values.nunique() == 1:
             find(f"the same in every row, {values.iloc[0]:g}: nothing to learn.", fatal=True)
-        outliers = _question_outliers(values, find)
+        outliers, what = outliers_of(values)
+        if outliers:
+            text = "Models are compared by Huber's loss, which a few of them do not decide."
+            find(f"{outliers} labels are {what} {text}")
     else:
         y = yes_or_no(text)
         for word in sorted(set(y.dropna())):
@@ -125,20 +135,6 @@ def read_target(frame: Frame, name: str, task: str | None = None, decimal: str =
     if (labels := int(y.notna().sum())) < POLICY.fewest:
         find(f"{labels} labels are too few, {POLICY.fewest} at least.", fatal=True)
     return Target(name, task, y, findings, outliers)
-
-
-def _question_outliers(values: Any, find: Callable[..., None]) -> int:
-    """Return how many numbers are far from all others, and ask about them."""
-    if not len(values):
-        return 0
-    low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    far = values[(values - middle).abs() > POLICY.outlying * (high - low)]
-    if high <= low or not len(far):
-        return 0
-    what = f"interquartile ranges from the median, such as {far.iloc[0]:g} (median {middle:.4g})"
-    text = "slips? Models are compared by Huber's loss, which a few of them do not decide."
-    find(f"{len(far)} labels are more than {POLICY.outlying:g} {what}: {text}")
-    return len(far)
 
 
 def _without_rare(y: Any, find: Callable[..., None]) -> Any:

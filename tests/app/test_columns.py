@@ -120,6 +120,7 @@ def test_copies_identifiers_and_mixtures_are_found() -> None:
         "row": np.arange(ROWS, dtype=float),
         "leak": label.map({"a": "x", "b": "y"}),
         "x": rng.normal(size=ROWS),
+        "far": [*rng.normal(size=ROWS - 1), 9e9],
         "lists": [[1]] * ROWS,
         "mixed": np.where(np.arange(ROWS) % 2 == 0, "12", "red"),
     })  # fmt: skip
@@ -127,11 +128,12 @@ def test_copies_identifiers_and_mixtures_are_found() -> None:
     columns = Columns().plan(frame, labels=label)
     assert {column.name: column.kind for column in columns.columns} == {
         "id": "drop", "row": "drop", "leak": "drop", "x": "number", "lists": "drop",
+        "far": "number",
         "mixed": "category", "again": "drop",
     }  # fmt: skip
     told = {finding.column: finding.text for finding in columns.findings}
     for name, words in {"leak": "tells the label", "again": "copy of x", "mixed": "50% numbers",
-                        "lists": "lists", "id": "identifier"}.items():  # fmt: skip
+                        "lists": "lists", "id": "identifier", "far": "9e+09"}.items():  # fmt: skip
         assert words in told[name]
     numbers = pd.Series(np.where(np.arange(ROWS) < 40, frame["x"] * 2 + 1, np.nan))
     assert "tells the label" in str(Columns().plan(frame[["x", "mixed"]], numbers).findings[0])
