@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import scipy.sparse
 
 import proxyprox as pp
@@ -108,3 +109,30 @@ def test_ask_and_tell_end_where_the_model_says():
         run.tell(loss.gradient(w), value=loss.value(w))
     assert gap(loss, run.result(pp.Status.CONVERGED).w) < 1e-8
     assert run.steps < 12
+
+
+def test_offsets_are_columns_whose_parameter_is_one():
+    X, z, rng = table(3000, 4)
+    known = rng.normal(size=3000)
+    both, away = np.column_stack([X, known]), np.column_stack([known, -known, 0 * known])
+    classes = np.argmax(np.column_stack([z, -z, 0 * z]) + away + rng.gumbel(size=(3000, 3)), axis=1)
+    for make, y, offset in (
+        (pp.logistic_regression, z + known + rng.logistic(size=3000) > 0, known),
+        (pp.poisson_regression, rng.poisson(np.exp(z + known)), known),
+        (pp.gamma_regression, rng.gamma(2, np.exp(z + known)), known),
+        (pp.softmax_regression, classes, away),
+    ):
+        loss = make(X, y, l2=1e-3, offset=offset)
+        assert gap(loss, pp.minimize(loss).w) < 1e-7
+        assert loss.fingerprint() != make(X, y, l2=1e-3).fingerprint()
+        part, w = loss.rows(np.arange(100)), rng.normal(size=loss.dim)
+        np.testing.assert_allclose(part.gradient(w), loss.gradient(w, np.arange(100)))
+        if offset is known:
+            wide = make(both, y)
+            point = np.append(w, 1.0)
+            assert abs(wide.value(point) + 5e-4 * w @ w - loss.value(w)) < 1e-9
+            bent = wide.hessian(point)[:4, :4] + 1e-3 * np.eye(4)
+            np.testing.assert_allclose(loss.hessian(w), bent)
+    for wrong in (known[:-1], np.nan * known, "two"):
+        with pytest.raises((TypeError, ValueError), match="offset"):
+            pp.poisson_regression(X, classes, offset=wrong)

@@ -425,8 +425,7 @@ class PartitionedGLM(LinearLoss):
         """Return L(w) and ∇L(w) of one pass."""
         if self._known is None or not np.array_equal(self._known[0], w):
             w = self._point(w).copy()
-            # A batch of all rows: full passes of losses in memory reduce the labels first.
-            question = "value_and_gradient", w, slice(None)
+            question = "value_and_gradient", w
             value, gradient = self.design.mean("gradient", self.family, [question])
             value += float(w @ (self._strengths * w)) / 2
             self._known = w, value, gradient + self.ridge(w)

@@ -10,7 +10,7 @@ import copy
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,12 +82,6 @@ class Design:
         return np if self.sparse else namespace(self.X)
 
     @cached_property
-    def whole(self) -> Any:
-        """The matrix as one block, in float64 if it is NumPy's; None if it is cut into several."""
-        one_block = not self.in_blocks or self.rows <= self.step
-        return self.part(slice(0, self.rows)) if one_block else None
-
-    @cached_property
     def squares(self) -> Array:
         """Sums of the squares in each column, the constant's last."""
 
@@ -108,18 +102,22 @@ class Design:
     @cached_property
     def step(self) -> int:
         """Rows of a block that stays in the cache."""
+        if not self.in_blocks:
+            return self.rows
         if self.sparse:
             return max(1, BLOCK * int(self.X.shape[0]) // max(int(self.X.nnz), 1))
         return max(1, BLOCK // self.width)
+
+    def raw(self, rows: Any) -> Any:
+        """Return the matrix of some rows as it is stored."""
+        return self.X[rows if self.chosen is None else self.chosen[rows]]
 
     def part(self, rows: slice) -> Any:
         """Return the matrix of some rows that follow each other, in float64; float64 is a view."""
         if not self.in_blocks:
             return self.X
-        if self.chosen is not None:
-            return self.X[self.chosen[rows]].astype(np.float64, copy=False)
-        if not self.sparse:
-            return self.X[rows].astype(np.float64, copy=False)
+        if self.chosen is not None or not self.sparse:
+            return self.raw(rows).astype(np.float64, copy=False)
         if (known := self._parts.get((rows.start, rows.stop))) is not None:
             return known
         starts = self.X.indptr[rows.start : rows.stop + 1]
@@ -138,8 +136,8 @@ class Design:
 
     def predict(self, w: Any) -> Any:
         """Return ``X w``, plus the intercept."""
-        if (whole := self.whole) is not None:
-            return self.push(whole, w)
+        if self.rows <= self.step:
+            return self.push(self.part(slice(0, self.rows)), w)
         z = np.empty((self.rows, *w.shape[1:]))
 
         def fill(rows: slice, part: Any) -> None:
@@ -150,21 +148,21 @@ class Design:
 
     def pull(self, residual: Any) -> Any:
         """Return ``Xᵀ residual``, with the intercept's entry last."""
-        return self._sum(lambda rows, _: residual[rows])
+        return self.visit(lambda rows, part: self.pull_part(part, residual[rows]), 0.0)
 
     def pull_mapped(self, w: Any, function: Callable[[slice, Any], Any]) -> Any:
         """Return ``Xᵀ f(rows, X w)``; a large table is read once, in blocks that are cached.
 
         ``f`` is given the rows of a block and their predictors.
         """
-        return self._sum(lambda rows, part: function(rows, self.push(part, w)))
+
+        def pull(rows: slice, part: Any) -> Any:
+            return self.pull_part(part, function(rows, self.push(part, w)))
+
+        return self.visit(pull, 0.0)
 
     def _cuts(self, first: int, end: int, step: int) -> list[slice]:
         return [slice(at, min(at + step, end)) for at in range(first, end, step)]
-
-    def _sum(self, function: Callable[[slice, Any], Any]) -> Any:
-        """Return the sum of ``partᵀ f(rows, part)`` over blocks of rows."""
-        return self.visit(lambda rows, part: self.pull_part(part, function(rows, part)), 0.0)
 
     def visit(self, function: Callable[[slice, Any], Any], zero: Any = None) -> Any:
         """Call ``f(rows, part)`` for blocks of rows, in several threads; return zero plus the sum.
@@ -181,10 +179,10 @@ class Design:
                     total = None if zero is None else total + found
             return total
 
-        if self.whole is not None:
+        if self.rows <= self.step:
+            rows = slice(0, self.rows)
             with np.errstate(over="ignore", invalid="ignore"):
-                return function(slice(0, self.rows), self.whole)
-
+                return function(rows, self.part(rows))
         # The parts do not depend on the number of threads, so that neither does the sum.
         cuts = self._cuts(0, self.rows, self.step * math.ceil(self.rows / (self.step * PARTS)))
         threads = min(thread_count(), len(cuts))
@@ -232,7 +230,7 @@ class Design:
 
     def _block_gram(self, rows: slice, roots: Any) -> Any:
         # The product turns blocks into float64, without a copy of them in that.
-        part = self.X[rows if self.chosen is None else self.chosen[rows]]
+        part = self.raw(rows)
         scaled = (part.toarray() if self.sparse else part) * roots
         if self.intercept:
             scaled = self.xp.concat([scaled, roots], axis=1)
@@ -266,7 +264,7 @@ class Design:
     def take(self, rows: Any) -> Design:
         """Return the design of some of the rows."""
         try:
-            part = self.X[rows if self.chosen is None else self.chosen[rows]]
+            part = self.raw(rows)
             if part.ndim != 2 or part.shape[0] == 0:
                 raise IndexError
         except (IndexError, TypeError, ValueError) as error:
@@ -283,7 +281,7 @@ class Design:
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
         step = self.rows if self.sparse and other.sparse else max(1, BLOCK // self.width)
         for cut in self._cuts(0, self.rows, step):
-            one, two = (d.X[cut if d.chosen is None else d.chosen[cut]] for d in both)
+            one, two = (d.raw(cut) for d in both)
             if self.sparse != other.sparse:
                 one, two = (x.toarray() if scipy.sparse.issparse(x) else x for x in (one, two))
             if not _equal(one, two):
@@ -400,11 +398,21 @@ def row_weights(sample_weight: Any | None, rows: int) -> Array:
     if not np.isfinite(weights).all() or (weights < 0).any() or not largest > 0:
         got = Words(f"weights from {weights.min():g} to {largest:g}")
         raise ValueError(message("sample_weight", got, "finite, zero or more, not all zero"))
-    if not rows / np.finfo(np.float64).max < largest < np.finfo(np.float64).max / rows:
-        # Their sum would overflow, or its inverse.
-        weights = weights / largest
+    # Their sum might overflow, or its inverse.
+    weights = weights / largest
     scaled: Array = weights * (rows / weights.sum())
     return scaled
+
+
+def row_offset(offset: Any, loss: GLM) -> Array:
+    """Return what is added to the linear predictors, as float64."""
+    outputs, rows = loss.family.outputs, loss.design.rows
+    shape = (rows,) if outputs == 1 else (rows, outputs)
+    values: Array = to_numpy(check.real_array("offset", offset))
+    if values.shape != shape or not np.isfinite(values).all():
+        got = Words(f"an array of shape {values.shape}{' with NaN' * (values.shape == shape)}")
+        raise ValueError(message("offset", got, f"finite numbers in the shape {shape}"))
+    return values.astype(np.float64, copy=False)
 
 
 class LinearLoss(Summable):
@@ -478,6 +486,8 @@ class GLM(LinearLoss, Paired):
         Weights ≥ 0 of the rows.
     batch_size : int, optional
         Rows drawn, uniformly with replacement, for each stochastic gradient. None means all.
+    offset : array of shape (n,), of softmax (n, C), optional
+        What is added to the linear predictors, such as the logarithm of each row's exposure.
 
     Examples
     --------
@@ -499,6 +509,7 @@ class GLM(LinearLoss, Paired):
         intercept: bool = False,
         sample_weight: Any | None = None,
         batch_size: int | None = None,
+        offset: Any | None = None,
     ) -> None:
         check.instance("family", family, Family, "a family such as Logistic()")
         self.design = design = X if isinstance(X, Design) else Design(X, intercept=intercept)
@@ -508,6 +519,7 @@ class GLM(LinearLoss, Paired):
         self.sample_weight = row_weights(sample_weight, design.rows)
         self.targets: Any = None if y is None else encode_labels(family, y, design.rows)
         self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
+        self._offset = None if offset is None else design.asarray(row_offset(offset, self))
         if self.targets is not None and not isinstance(y, Encoded):
             self._require_finite_sums()
         # One slot: Newton-CG asks for many products at one point.
@@ -520,41 +532,21 @@ class GLM(LinearLoss, Paired):
         design, totals, matrix = self.design, list[float](), self._by_output(w)
 
         def note(rows: slice, part: Any) -> None:
-            losses = self._rows("loss", design.push(part, matrix), self._labels_of(rows))
-            totals.append(float(design.xp.sum(self._weighed(rows, losses))))
+            losses = self._rows("loss", rows, design.push(part, matrix), self._labels_of(rows))
+            totals.append(float(design.xp.sum(losses)))
 
         design.visit(note)
-        return self._value_of(w, totals)
+        return self._value_of(w, totals, design.rows)
 
     def gradient(self, w: Vector, batch: Batch = None) -> Vector:
         """Return ∇L(w), or its unbiased estimate from the rows of a batch."""
-        if batch is not None:
-            part, targets = self._take(batch)
-            return self._row_gradient(w, batch, part, self._predict(w, part), targets)
-
-        def slopes(rows: slice, z: Any) -> Any:
-            return self._weighed(rows, self._rows("slope", z, self._labels_of(rows)))
-
-        return self._pull_mapped(w, slopes) + self.ridge(w)
+        return self._pass(w, batch)
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return L(w) and ∇L(w) with one product less; of a batch, those of its rows."""
-        if batch is not None:
-            part, targets = self._take(batch)
-            z = self._predict(w, part)
-            losses = self._weighed(batch, self._rows("loss", z, targets))
-            value = float(self.design.xp.mean(losses))
-            value += dot(w, self.ridge(w)) / 2 if self.l2 else 0.0
-            return value, self._row_gradient(w, batch, part, z, targets)
         totals: list[float] = []
-
-        def slopes(rows: slice, z: Any) -> Any:
-            losses, found = self._rows("loss_and_slope", z, self._labels_of(rows))
-            totals.append(float(self.design.xp.sum(self._weighed(rows, losses))))
-            return self._weighed(rows, found)
-
-        gradient = self._pull_mapped(w, slopes) + self.ridge(w)
-        return self._value_of(w, totals), gradient
+        gradient = self._pass(w, batch, totals)
+        return self._value_of(w, totals, self.samples(batch)), gradient
 
     def gradient_from(self, w: Vector, batch: Batch, observations: Any) -> Vector:
         """Return the batch's gradient from labels observed for its rows."""
@@ -562,9 +554,25 @@ class GLM(LinearLoss, Paired):
         codes = encode_labels(self.family, observations, len(rows))
         with np.errstate(over="ignore"):
             # Whoever asked meets what is not finite, and names it.
-            targets = as_targets(self.design, self.family, codes)
-            part = self.design.take(rows)
-            return self._row_gradient(w, rows, part, self._predict(w, part), targets)
+            return self._pass(w, rows, observed=as_targets(self.design, self.family, codes))
+
+    def _pass(
+        self, w: Vector, batch: Batch, totals: list[float] | None = None, observed: Any = None
+    ) -> Vector:
+        """Return the gradient on a batch, and enter the losses of blocks of rows in ``totals``."""
+        design, name = self.design, "slope" if totals is None else "loss_and_slope"
+        design = design if batch is None else design.take(batch)
+
+        def slopes(block: slice, z: Any) -> Any:
+            rows = block if batch is None else batch[block]
+            targets = self._labels_of(rows) if observed is None else observed[block]
+            found = self._rows(name, rows, z, targets)
+            if totals is None:
+                return found
+            totals.append(float(design.xp.sum(found[0])))
+            return found[1]
+
+        return self._mean(design.pull_mapped(self._by_output(w), slopes), design) + self.ridge(w)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:
         """Return ∇²L(w) v in two passes over the data."""
@@ -576,7 +584,8 @@ class GLM(LinearLoss, Paired):
                 return self._weighed(rows, curvature[rows] * (pushed - mean))
             return curvature[rows] * pushed
 
-        return self._pull_mapped(v, bend) + self.ridge(v)
+        pulled = self.design.pull_mapped(self._by_output(v), bend)
+        return self._mean(pulled, self.design) + self.ridge(v)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return the d × d matrix ∇²L(w)."""
@@ -696,9 +705,10 @@ class GLM(LinearLoss, Paired):
         if design.same_inputs(self.design):
             # Recognised by content: then the rows have their weights, too.
             design = self.design
-        own = design is self.design and self._weights is not None
-        weights = self.sample_weight if own else None
-        return GLM(design, None, self.family, l2=self.l2, sample_weight=weights)
+        own = design is self.design
+        weights = self.sample_weight if own and self._weights is not None else None
+        offset = self._offset if own else None
+        return GLM(design, None, self.family, l2=self.l2, sample_weight=weights, offset=offset)
 
     def subsample(self, n: int, *, rng: np.random.Generator | int | None = None) -> GLM:
         """Return the same loss on ``n`` of its rows, drawn without replacement."""
@@ -731,6 +741,7 @@ class GLM(LinearLoss, Paired):
             and type(other.family) is type(self.family)
             and other.family.settings() == self.family.settings()
             and (self.family.canonical or np.array_equal(other.targets, self.targets))
+            and np.array_equal(other._offset, self._offset)
             and other.dim == self.dim
             and other.l2 == self.l2
             and other.design.same_inputs(self.design)
@@ -742,7 +753,9 @@ class GLM(LinearLoss, Paired):
         family, design = self.family, self.design
         kind = type(family).__name__, family.outputs, design.intercept, self.l2, self.batch_size
         settings = sorted(family.settings().items())
-        return digest(*kind, design.X, design.chosen, self.targets, self._weights, *settings)
+        return digest(
+            *kind, design.X, design.chosen, self.targets, self._weights, self._offset, *settings
+        )
 
     def rows(self, chosen: Any, *, sample_weight: Any | None = None, copied: bool = True) -> GLM:
         """Return the same loss on the chosen rows, with their weights or others."""
@@ -755,7 +768,10 @@ class GLM(LinearLoss, Paired):
         if sample_weight is None and self._weights is not None:
             sample_weight = self.sample_weight[chosen]
         labels = None if self.targets is None else Encoded(self.targets[chosen])
-        return GLM(design, labels, self.family, l2=self.l2, sample_weight=sample_weight)
+        return GLM(
+            design, labels, self.family, l2=self.l2, sample_weight=sample_weight,
+            offset=None if self._offset is None else self._offset[chosen],
+        )  # fmt: skip
 
     def _counted_rows(self, chosen: Any, counts: Any) -> GLM:
         return self.rows(chosen, sample_weight=counts * self.sample_weight[chosen])
@@ -776,25 +792,26 @@ class GLM(LinearLoss, Paired):
 
     # -- internals --------------------------------------------------------------------------
 
-    def _rows(self, name: str, z: Any, targets: Any | None) -> Any:
-        """Return the loss, slope or curvature of each row; without labels the expected one."""
+    def _rows(self, name: str, rows: Any, z: Any, targets: Any | None) -> Any:
+        """Return weighted losses, slopes or curvatures of rows; without labels the expected one."""
+        z = z if self._offset is None else z + self._offset[rows]
         if targets is None and not self.family.canonical:
-            return getattr(self.family, f"expected_{name}")(z)
-        return getattr(self.family, name)(z, self._neutral if targets is None else targets)
+            found = getattr(self.family, f"expected_{name}")(z)
+        else:
+            found = getattr(self.family, name)(z, self._neutral if targets is None else targets)
+        weigh = partial(self._weighed, rows)
+        return tuple(map(weigh, found)) if isinstance(found, tuple) else weigh(found)
 
     @cached_property
     def _neutral(self) -> float:
         return self.family.neutral
 
-    def _labels_of(self, rows: slice) -> Any:
-        """Return the targets of some rows of a full pass, as the family takes them, if known."""
+    def _labels_of(self, rows: Any) -> Any:
+        """Return the targets of some rows, as the family takes them, if known."""
         if self._labels is None or self.family.outputs == 1 or not self.design.in_blocks:
             return None if self._labels is None else self._labels[rows]
         # Block by block: a dense one-hot matrix of all rows could outweigh the data.
         return np.eye(self.family.outputs)[self._labels[rows]]
-
-    def _predict(self, w: Vector, design: Design | None = None) -> Any:
-        return (design or self.design).predict(self._by_output(w))
 
     def _by_output(self, w: Vector) -> Any:
         """Return parameters as the design multiplies them: of several outputs, a column each."""
@@ -802,9 +819,9 @@ class GLM(LinearLoss, Paired):
         outputs, design = self.family.outputs, self.design
         return w if outputs == 1 else design.xp.reshape(w, (design.width, outputs))
 
-    def _value_of(self, w: Vector, totals: list[float]) -> float:
+    def _value_of(self, w: Vector, totals: list[float], rows: int) -> float:
         # Rounded once: the order in which threads have added blocks does not matter.
-        total = math.fsum(totals) / self.design.rows
+        total = math.fsum(totals) / rows
         return total + dot(w, self.ridge(w)) / 2 if self.l2 else total
 
     def _weighed(self, rows: Any, terms: Any) -> Any:
@@ -813,26 +830,9 @@ class GLM(LinearLoss, Paired):
         weights = self._weights[rows]
         return terms * (weights if terms.ndim == 1 else weights[:, None])
 
-    def _pull_mapped(self, w: Vector, function: Callable[[slice, Any], Any]) -> Vector:
-        """Return ``Xᵀ f(rows, X w)/n`` as a vector."""
-        pulled = self.design.pull_mapped(self._by_output(w), function)
-        return self._mean(pulled, self.design.rows)
-
-    def _mean(self, pulled: Any, rows: int) -> Vector:
-        """Return ``Xᵀ r`` of some rows as a vector, divided by their number."""
-        flat = pulled if pulled.ndim == 1 else self.design.xp.reshape(pulled, (-1,))
-        return flat / rows
-
-    def _take(self, batch: Batch) -> tuple[Design, Any]:
-        """Return the inputs and the targets of a batch's rows."""
-        part = self.design.take(batch)
-        if self.targets is None:
-            return part, None
-        return part, as_targets(part, self.family, self.targets[batch])
-
-    def _row_gradient(self, w: Vector, batch: Batch, part: Design, z: Any, targets: Any) -> Vector:
-        slopes = self._rows("slope", z, targets)
-        return self._mean(part.pull(self._weighed(batch, slopes)), part.rows) + self.ridge(w)
+    def _mean(self, pulled: Any, design: Design) -> Vector:
+        """Return ``Xᵀ r`` of a design's rows as a vector, divided by their number."""
+        return (pulled if pulled.ndim == 1 else design.xp.reshape(pulled, (-1,))) / design.rows
 
     def _curvature(self, w: Vector) -> Any:
         """Return each row's weighted curvature at a point, of softmax its probabilities."""
@@ -840,20 +840,18 @@ class GLM(LinearLoss, Paired):
         known = self._curved
         if known is not None and bool(self.design.xp.all(known[0] == w)):
             return known[1]
-        z = self._predict(w)
+        z, everything = self.design.predict(self._by_output(w)), slice(None)
         if self.family.outputs > 1:
-            curvature = self.family.mean(z)
+            curvature = self.family.mean(z if self._offset is None else z + self._offset)
         else:
-            curvature = self._rows("curvature", z, self._labels)
-            if self._weights is not None:
-                curvature = curvature * self._weights
+            curvature = self._rows("curvature", everything, z, self._labels)
         # A copy: the caller may change its array in place.
         self._curved = (copy_array(w), curvature)
         return curvature
 
     @cached_property
     def _labels(self) -> Any:
-        """The targets as full passes index them."""
+        """The targets as passes index them."""
         if self.targets is None or self.design.in_blocks:
             return self.targets
         return as_targets(self.design, self.family, self.targets)
@@ -955,7 +953,7 @@ def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
 
 def _check_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
     """Refuse an option that no regression has, in the name of the function that was called."""
-    allowed = ("l2", "intercept", "sample_weight", "batch_size", *more)
+    allowed = ("l2", "intercept", "sample_weight", "batch_size", "offset", *more)
     if unknown := sorted(options.keys() - set(allowed)):
         text = f"{function} has no option {unknown[0]!r}; its options are {', '.join(allowed)}."
         raise TypeError(text)
