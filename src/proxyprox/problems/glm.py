@@ -519,7 +519,9 @@ class GLM(LinearLoss, Paired):
         self.sample_weight = row_weights(sample_weight, design.rows)
         self.targets: Any = None if y is None else encode_labels(family, y, design.rows)
         self._weights = None if sample_weight is None else design.asarray(self.sample_weight)
-        self._offset = None if offset is None else design.asarray(row_offset(offset, self))
+        self._offset: Any = None
+        if offset is not None:
+            self._offset = design.asarray(row_offset(offset, self))
         if self.targets is not None and not isinstance(y, Encoded):
             self._require_finite_sums()
         # One slot: Newton-CG asks for many products at one point.
