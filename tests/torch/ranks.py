@@ -11,7 +11,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_state_dict,
+    set_state_dict,
+)
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
@@ -149,7 +153,8 @@ def check_case(case, make, folder):
     """Train, save on the way, resume; return what was found."""
     whole = make(*case)
     # A look before the first step must not change the run.
-    get_state_dict(whole.network, whole.optimizer)
+    flat = StateDictOptions(flatten_optimizer_state_dict=True)
+    get_state_dict(whole.network, whole.optimizer, options=flat)
     whole.train(FIRST)
     place = folder / name_of(case)
     whole.save(place)

@@ -5,7 +5,6 @@ One launch of two ranks does everything, see ranks.py; the tests read its report
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import subprocess
@@ -13,11 +12,6 @@ import sys
 
 import pytest
 import torch
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
 
 from tests.torch import ranks
 
@@ -81,30 +75,3 @@ def check_bytes(found):
         assert counted["allgather_base"] == 2 * whole, name
         assert counted["reduce_scatter_base"] == whole, name
         assert found[name]["total"] < 1.05 * 3 * whole, name
-
-
-@pytest.mark.parametrize(
-    ("setting", "flat"),
-    [*((setting, False) for setting in ranks.SETTINGS), ("corrected", True)],
-)
-def test_checkpoints_do_not_change_a_run(alone, setting, flat):
-    options = StateDictOptions(flatten_optimizer_state_dict=flat)
-
-    def save(training):
-        found = get_optimizer_state_dict(training.network, training.optimizer, options=options)
-        return copy.deepcopy(found)
-
-    first = ranks.Training(setting, "alone")
-    start = save(first)  # before there is any state
-    first.train(ranks.FIRST)
-    later = save(first)
-    weights = {name: p.detach().clone() for name, p in first.network.named_parameters()}
-    assert torch.equal(first.train(ranks.REST).weights(), alone[setting])
-    for k, state in ((0, start), (ranks.FIRST, later)):
-        other = ranks.Training(setting, "alone")
-        if k:
-            other.network.load_state_dict(weights)
-        other.optimizer.zero_grad()
-        set_optimizer_state_dict(other.network, other.optimizer, state, options=options)
-        other.k = k
-        assert torch.equal(other.train(STEPS - k).weights(), alone[setting])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 import torch
 from torch import nn
@@ -22,9 +20,9 @@ def network():
     return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
 
 
-def optimizer_for(model, **options):
-    batches = [(X[:8], Y[:8]), (X[8:16], Y[8:16])]
-    proxy = Proxy(batches, lambda batch: mse_loss(model(batch[0]), batch[1]))
+def optimizer_for(model, called=None, **options):
+    batches, called = [(X[:8], Y[:8]), (X[8:16], Y[8:16])], called or model
+    proxy = Proxy(batches, lambda batch: mse_loss(called(batch[0]), batch[1]))
     options = {"correction": EMA(0.3), "inner": ImplicitStep(0.02), "stop": 3, **options}
     return ProxyProx(model.parameters(), 0.5, proxy=proxy, model=model, **options)
 
@@ -42,27 +40,18 @@ def plain_loop(model, optimizer, epochs=2):
     return [p.detach().clone() for p in model.parameters()]
 
 
-def equal(a, b):
-    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+def check_against_plain_loop(model, epochs=2, **options):
+    reference = network()
+    expected = plain_loop(reference, optimizer_for(reference, **options), epochs)
+    torch.testing.assert_close(
+        [p.detach() for p in model.parameters()], expected, rtol=1e-4, atol=1e-5
+    )
 
 
-needs_lightning = pytest.mark.skipif(
-    importlib.util.find_spec("lightning") is None, reason="lightning is not installed"
-)
-needs_accelerate = pytest.mark.skipif(
-    importlib.util.find_spec("accelerate") is None, reason="accelerate is not installed"
-)
-
-
-@needs_lightning
 @pytest.mark.filterwarnings("ignore")  # of Lightning's own, about workers and loggers
-@pytest.mark.parametrize(
-    ("automatic", "correction"),
-    [(True, Plain()), (False, EMA(0.3))],
-    ids=["automatic", "manual"],
-)
+@pytest.mark.parametrize(("automatic", "correction"), [(True, Plain()), (False, EMA(0.3))])
 def test_lightning(tmp_path, automatic, correction):
-    import lightning
+    lightning = pytest.importorskip("lightning")
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -93,20 +82,15 @@ def test_lightning(tmp_path, automatic, correction):
     )  # fmt: skip
     trainer.fit(module, loader())
     assert trainer.callback_metrics["proxyprox/target_gradients"] == 8
-    found = [p.detach() for p in module.model.parameters()]
-    reference = network()
-    assert equal(found, plain_loop(reference, optimizer_for(reference, correction=correction)))
-    saved = torch.load(next(tmp_path.rglob("*.ckpt")), weights_only=False, map_location="cpu")[
-        "optimizer_states"
-    ][0]
-    optimizer_for(network(), correction=correction).load_state_dict(saved)
+    check_against_plain_loop(module.model, correction=correction)
+    saved = torch.load(next(tmp_path.rglob("*.ckpt")), weights_only=False, map_location="cpu")
+    again = optimizer_for(network(), correction=correction)
+    again.load_state_dict(saved["optimizer_states"][0])
 
 
-@needs_accelerate
 @pytest.mark.filterwarnings("ignore")  # of Accelerate's own
 def test_accelerate():
-    import accelerate
-
+    accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
     model = network()
     optimizer = optimizer_for(model)
@@ -120,10 +104,7 @@ def test_accelerate():
                 wrapped.step()
                 assert read_metrics(wrapped) == read_metrics(optimizer)
                 wrapped.zero_grad()
-    reference = network()
-    expected = plain_loop(reference, optimizer_for(reference))
-    for p, q in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(p.detach(), q, rtol=1e-5, atol=1e-6)
+    check_against_plain_loop(model)
 
 
 @pytest.mark.slow
@@ -132,18 +113,10 @@ def test_a_compiled_model():
     torch._dynamo.reset()
     model = network()
     compiled = torch.compile(model, backend="aot_eager")
-    proxy = Proxy([(X[:8], Y[:8]), (X[8:16], Y[8:16])],
-                  lambda batch: mse_loss(compiled(batch[0]), batch[1]))  # fmt: skip
-    optimizer = ProxyProx(
-        model.parameters(), 0.5, proxy=proxy, model=model, correction=EMA(0.3),
-        inner=ImplicitStep(0.02), stop=3,
-    )  # fmt: skip
+    optimizer = optimizer_for(model, compiled)
     for x, y in loader():
         optimizer.zero_grad()
         mse_loss(compiled(x), y).backward()
         optimizer.step()
-    reference = network()
-    expected = plain_loop(reference, optimizer_for(reference), epochs=1)
-    for p, q in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(p.detach(), q, rtol=1e-4, atol=1e-5)
+    check_against_plain_loop(model, 1)
     assert int(model[1].num_batches_tracked) == 4, "the proxy's passes are not counted"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxyprox.torch import TeacherLoss, estimate_confusion
+from proxyprox.torch import TeacherLoss, UselessAnswersWarning, estimate_confusion
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(6, 4, generator=GENERATOR, dtype=torch.float64)
@@ -106,3 +106,13 @@ def test_labels_without_a_confusion():
     for word, labels in {**wrong, r"none of \[2\]": [0, 1, 1]}.items():
         with pytest.raises(ValueError, match=word):
             estimate_confusion(labels=labels, answers=torch.tensor([0, 1, 0]), classes=3)
+
+
+def test_answers_that_say_nothing_are_said():
+    labels = torch.arange(200) % 4
+    guessed = torch.randint(4, (200,), generator=torch.Generator().manual_seed(1))
+    for useless in (guessed, torch.zeros_like(labels)):
+        with pytest.warns(UselessAnswersWarning, match="200 rows"):
+            estimate_confusion(labels=labels, answers=useless, classes=4)
+    mostly_wrong = torch.where(torch.arange(200) % 3 > 0, guessed, labels)
+    assert estimate_confusion(labels=labels, answers=mostly_wrong, classes=4)[0, 0] > 0.3

@@ -33,7 +33,7 @@ from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxied import Proxied, ProxyAdamW, ProxyStepWarning
 from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm
-from proxyprox.torch.teacher import TeacherLoss, estimate_confusion
+from proxyprox.torch.teacher import TeacherLoss, UselessAnswersWarning, estimate_confusion
 from proxyprox.torch.ways import WAYS, Way, default_way
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "ProxyStepWarning",
     "RandomProxyWarning",
     "TeacherLoss",
+    "UselessAnswersWarning",
     "Way",
     "WayChoice",
     "choose_way",

@@ -6,10 +6,19 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from scipy.stats import chi2_contingency
 from torch.nn.functional import cross_entropy, mse_loss
 
 from proxyprox._util.validation import Words, message, one_of, positive, real_array, whole
+from proxyprox.torch.checks import warn
 from proxyprox.torch.proxy import proxy_mode
+
+# Probability from which on an agreement counts as chance.
+SIGNIFICANT = 0.05
+
+
+class UselessAnswersWarning(UserWarning):
+    """A teacher's answers are no better than chance."""
 
 
 def _as_tensor(name: str, given: Any) -> Any:
@@ -19,7 +28,7 @@ def _as_tensor(name: str, given: Any) -> Any:
 def estimate_confusion(
     *, labels: Any, answers: Any, classes: int, pseudo_count: float = 0.1
 ) -> Any:
-    """Estimate P(answer | label) from rows of which both are known.
+    """Estimate P(answer | label) from rows of which both are known; warn of useless answers.
 
     Parameters
     ----------
@@ -45,7 +54,8 @@ def estimate_confusion(
             [0.0500, 0.9500]])
     """
     given = {"labels": _as_tensor("labels", labels), "answers": _as_tensor("answers", answers)}
-    counts = torch.full((whole("classes", classes),) * 2, positive("pseudo_count", pseudo_count))
+    seen = torch.zeros((whole("classes", classes),) * 2)
+    positive("pseudo_count", pseudo_count)
     shapes = [tuple(numbers.shape) for numbers in given.values()]
     if shapes[0] != shapes[1] or len(shapes[0]) != 1:
         got = Words(f"{shapes[0]} and {shapes[1]}")
@@ -59,7 +69,16 @@ def estimate_confusion(
         remedy = "Nothing is known of how the others are answered: label some of them."
         raise ValueError(message("labels", Words(f"none of {missing}"), "of every class", remedy))
     where = tuple(numbers.cpu().long() for numbers in given.values())
-    counts.index_put_(where, torch.ones(len(where[0])), accumulate=True)
+    seen.index_put_(where, torch.ones(len(where[0])), accumulate=True)
+    chance = chi2_contingency(seen[:, seen.any(0)].numpy()).pvalue
+    if len(where[0]) >= 10 * classes and chance > SIGNIFICANT:
+        warn(
+            f"the answers say nothing about the labels that {len(where[0])} rows could show (they "
+            f"agree as well by chance with probability {chance:.2g}): steps on them may do harm. "
+            'Compare with "target alone" by choose_way.',
+            UselessAnswersWarning,
+        )
+    counts = seen + pseudo_count
     return counts / counts.sum(1, keepdim=True)
 
 
