@@ -29,31 +29,18 @@ def loss_of(model, rows=slice(None)):
     return (model(X[rows]) - 1).square().mean()
 
 
-def proxy_of(model, loader, **options):
-    if not loader:
-        return lambda: loss_of(model, slice(0, 6))
+def proxy_of(model, **options):
     halves = [slice(0, 3), slice(3, 6)]
     return Proxy(halves, lambda rows: loss_of(model, rows), size=lambda rows: 3, **options)
 
 
 def steps(model, /, count=1, **options):
-    given = {
-        "proxy": proxy_of(model, False),
-        "model": model,
-        "inner": ImplicitStep(0.01),
-        "stop": 3,
-    }
-    optimizer = ProxyProx(model.parameters(), 0.1, **given | options)
-
-    def closure():
-        optimizer.zero_grad()
-        loss = loss_of(model)
-        loss.backward()
-        return loss
-
+    given = {"proxy": lambda: loss_of(model, slice(0, 6)), "model": model, "stop": 3, **options}
+    optimizer = ProxyProx(model.parameters(), 0.1, inner=ImplicitStep(0.01), **given)
     for _ in range(count):
-        optimizer.step(closure)
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
+        optimizer.zero_grad()
+        loss_of(model).backward()
+        optimizer.step()
 
 
 def test_running_statistics_see_the_target_only():
@@ -100,16 +87,16 @@ def test_modes_of_modules_are_switched_and_come_back():
 
 
 def test_the_probe_warns_of_dropout_and_is_silent_on_request():
-    model, loader = network(dropout=0.5), True
+    model = network(dropout=0.5)
     with pytest.warns(RandomProxyWarning, match="proxy_mode"):
-        steps(model, proxy=proxy_of(model, loader))
+        steps(model, proxy=proxy_of(model))
     for options in ({"proxy_mode": "eval"}, {"proxy_mode": "no_dropout"}, {"probe": False}):
-        steps(model, proxy=proxy_of(model, loader), **options)
+        steps(model, proxy=proxy_of(model), **options)
 
 
 def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them():
     model = network()
-    mixed = proxy_of(model, True, full=[slice(0, 6)])
+    mixed = proxy_of(model, full=[slice(0, 6)])
     with pytest.warns(BatchStatisticsWarning, match="full="):
         steps(model, proxy=mixed)
     steps(model, proxy=mixed, proxy_mode="eval")
@@ -117,12 +104,12 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them():
 
 
 def test_batchnorm_of_a_network_that_is_not_given():
-    model, loader = network(), True
+    model = network()
     with pytest.warns(BatchStatisticsWarning, match="model=") as caught:
-        steps(model, 2, proxy=proxy_of(model, loader), model=None)
+        steps(model, 2, proxy=proxy_of(model), model=None)
     assert [one.filename for one in caught] == [__file__]
     model.eval()  # nothing follows anything
-    steps(model, proxy=proxy_of(model, loader), model=None)
+    steps(model, proxy=proxy_of(model), model=None)
 
 
 def test_refreshed_statistics_are_those_of_the_batches_and_go_away():
