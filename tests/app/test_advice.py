@@ -58,19 +58,6 @@ def test_what_a_plan_says_of_the_proxy(invoke: Invoke) -> None:
         assert name in result.stderr
 
 
-def test_exact_gradients_are_counted_in_rounds(invoke: Invoke) -> None:
-    without = json.loads(invoke("plan", *EXACT, "--json").stdout)
-    for mu in ("0.001", "0.1"):
-        found = json.loads(invoke("plan", *EXACT, "--mu", mu, "--json").stdout)
-        assert found["rounds"]["proxybfgs"] < found["rounds"]["proxy_free"] < found["steps"]
-        # More knowledge never makes anything longer.
-        assert found["steps"] <= without["steps"]
-        assert all(found["rounds"][name] <= without["rounds"][name] for name in found["rounds"])
-    assert "DANE(eta=math.inf)" in invoke("plan", "--delta", "0", *EXACT[2:]).stdout
-    words = invoke("plan", *EXACT, "--epsilon", "100").stdout
-    assert words.startswith("Nothing needs to be run")
-
-
 def test_a_budget_is_shown_and_not_changed(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "budget.sqlite"
     budget = PrivacyBudget(file, epsilon=2.0, delta=1e-5)

@@ -89,14 +89,6 @@ def test_a_new_table_in_other_order_with_other_values() -> None:
     assert np.isfinite(X).all()
 
 
-def test_a_gap_in_a_column_that_had_none_is_the_median() -> None:
-    frame = pd.DataFrame({"year": np.arange(2001.0, 2021.0) ** 1.01, "x": np.arange(20.0) ** 2})
-    columns = Columns().fit(frame)
-    X = columns.transform(frame.assign(year=None))
-    middle = (frame["year"].median() - frame["year"].mean()) / frame["year"].std(ddof=0)
-    np.testing.assert_allclose(X[:, 0], middle)
-
-
 def test_kinds_may_be_told() -> None:
     kinds = {"customer": "text", "code": "number", "age": "category", "comment": "drop"}
     columns = Columns(kinds).plan(messy())

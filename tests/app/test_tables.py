@@ -189,14 +189,6 @@ def test_cut_files_are_named(tmp_path: Path, name: str) -> None:
             read_table(path)
 
 
-def test_names_that_act_on_a_terminal_are_written_as_escapes(tmp_path: Path) -> None:
-    path = _write(tmp_path, "a\x1b[31m,b\n1,2\n3,4,5\n6,7\n", "t\x1b[2J\u202e.csv")
-    with pytest.raises(DataError) as caught:
-        read_table(path)
-    assert "t\\x1b[2J\\u202e.csv" in str(caught.value)
-    assert "\x1b" not in str(caught.value)
-
-
 def test_an_encoding_that_does_not_fit_and_a_sheet_of_a_text_file(tmp_path):
     path = tmp_path / "clinic.csv"
     path.write_bytes("Größe;krank\n1,7;ja\n".encode("cp1252"))

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
-import signal
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from operator import floordiv, pow  # workers import by name; a test module has none to import
 from pathlib import Path
-from signal import SIG_BLOCK, pthread_sigmask
 from typing import Any
 
 import numpy as np
@@ -171,16 +167,3 @@ def test_jobs_in_processes() -> None:
     assert list(islice(results, 1)) == [(2, 9)]
     results.close()
     assert multiprocessing.active_children() == []
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals are POSIX")
-def test_a_lost_worker_is_noticed_and_none_sees_an_interrupt() -> None:
-    """Workers are kept from Ctrl-C even while they still import."""
-    masks = [mask for _, mask in run_jobs([(), ()], pthread_sigmask, SIG_BLOCK, workers=2)]
-    assert all(signal.SIGINT in mask for mask in masks)
-    results = run_jobs([2, 10**9], pow, 3, workers=2)
-    next(results)
-    for child in multiprocessing.active_children():
-        os.kill(child.pid or 0, signal.SIGKILL)
-    with pytest.raises(BrokenProcessPool):
-        next(results)

@@ -7,7 +7,6 @@ import gzip
 import http.server
 import lzma
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 
 from experiments import datasets
-from experiments.datasets import DatasetCorruptError, DatasetNotFoundError, load
+from experiments.datasets import DatasetCorruptError, load
 
 TEXT = b"".join(b"%d 1:%d 3:0.5 \n" % (1 + i % 2, i + 1) for i in range(20))
 
@@ -124,23 +123,6 @@ def test_what_is_no_table_is_named(folder: Path) -> None:
     (folder / "mine.svm").rename(folder / "mine.bz2")
     with pytest.raises(DatasetCorruptError, match="not a whole bz2 file"):
         load("mine")
-
-
-def test_offline_says_where_it_looked_and_what_to_do(folder: Path, cache: Path) -> None:
-    with pytest.raises(DatasetNotFoundError) as caught:
-        load("tiny", download=False)
-    message = str(caught.value)
-    for words in (str(folder), str(cache), "PROXYPROX_DATA", "https://www.csie", "switched off"):
-        assert words in message
-    assert isinstance(caught.value, FileNotFoundError)
-
-
-def test_without_pooch_the_message_says_how_to_do_it_by_hand(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(DatasetNotFoundError, match=r"(?s)proxyprox\[app\].*PROXYPROX_DATA"):
-        load("tiny")
 
 
 @pytest.mark.parametrize("name", ["", "../tiny", "a/b", ".tiny", "a\\b"])

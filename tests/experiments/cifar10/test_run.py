@@ -8,13 +8,10 @@ from dataclasses import replace
 import pytest
 
 torch = pytest.importorskip("torch")
-from typer.testing import CliRunner  # noqa: E402
 
 from experiments.cifar10 import PAPER, TINY, Config, Recipe  # noqa: E402
 from experiments.cifar10 import run as experiment  # noqa: E402
-from experiments.cifar10.__main__ import cifar10  # noqa: E402
 from experiments.cifar10.results import COSTS, sentences  # noqa: E402
-from experiments.shared import application  # noqa: E402
 
 SMALL = {"batch_size": 16, "proxy_size": 32, "inner_steps": 2}
 RECIPES = (
@@ -79,20 +76,3 @@ def test_configurations_are_checked():
     ):
         with pytest.raises(ValueError, match=f"^{words} must be"):
             make()
-
-
-def invoke(*args):
-    return CliRunner().invoke(application(cifar10), [str(arg) for arg in args])
-
-
-def test_interrupted_it_says_how_to_go_on(tmp_path, monkeypatch):
-    def stopped(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(experiment, "run", stopped)
-    result = invoke("--tiny", "-o", tmp_path)
-    assert result.exit_code == 130
-    assert "runs are kept" in result.stderr
-    said = " ".join(result.stderr.split())
-    assert "To run it again:" in said
-    assert "--tiny" in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import html.parser
-import json
 import platform
 import re
 from pathlib import Path
@@ -68,47 +67,3 @@ def test_pages_are_whole_and_self_contained(report: Path) -> None:
             assert secret not in words or len(secret) < 5
     for words in ("Ledger", "grid.steps", "~/runs", "1e-06", "Versions", "processor", "It worked."):
         assert words in report.read_text(encoding="utf-8")
-
-
-def errors(browser: Any) -> list[Any]:
-    return [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"]
-
-
-def shown(browser: Any, selector: str) -> list[Any]:
-    found = browser.find_elements("css selector", selector)
-    return [element for element in found if element.is_displayed()]
-
-
-@pytest.mark.browser
-def test_a_report_in_a_browser(browser: Any, report: Path) -> None:
-    browser.get_log("performance")  # of other pages
-    browser.get(report.as_uri())
-    # Nothing was asked for but the file itself and what it carries inside.
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
-    asked = [s["request"]["url"] for s in sent if s["documentURL"].startswith("file:")]
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert browser.execute_script("return document.querySelector('h1 script')") is None
-    plots = shown(browser, ".plot")
-    assert len(plots) == 3
-    # A line and a band of each method.
-    assert [len(plot.find_elements("css selector", "[data-method]")) for plot in plots] == [8] * 3
-
-    axes = browser.find_elements("css selector", ".axes input")
-    for axis, label in ((1, "proxy gradients"), (2, "seconds")):
-        axes[axis].click()
-        texts = shown(browser, ".plot")[0].find_elements("css selector", "text")
-        assert label in [text.text for text in texts]
-    before = len(shown(browser, ".plot [data-method]"))
-    button = browser.find_elements("css selector", ".legend button")[0]
-    assert button.text.endswith(EVIL)
-    button.click()
-    assert button.get_attribute("aria-pressed") == "false"
-    assert len(shown(browser, ".plot [data-method]")) == before - 6  # two in each panel
-    table = browser.find_element("css selector", "table")
-    table.find_elements("css selector", "thead button")[4].click()
-    cells = table.find_elements("css selector", "tbody td:nth-child(5)")
-    values = [float(cell.get_attribute("data-value")) for cell in cells]
-    assert values == sorted(values)
-
-    assert errors(browser) == []

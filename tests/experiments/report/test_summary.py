@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.compare import LEDGER_FIELDS
-from experiments.comparison import method_costs, panels
+from experiments.comparison import panels
 from experiments.report.summary import last_rows, summarise
 
 
@@ -46,15 +45,3 @@ def test_ends_and_levels(records: list[dict[str, Any]]) -> None:
         own = [row for row in rows if (row["panel"], row["method"]) == ("batch 256", method)]
         low = [r for r in own if r["suboptimality_median"] <= found["level"]]
         assert spent == min((r["target_gradients"] for r in low), default=None)
-
-
-def test_costs_are_of_whole_runs() -> None:
-    points = [
-        {"panel": "p", "method": "m", "seed": seed, "target_gradients": t}
-        | dict.fromkeys(LEDGER_FIELDS, t * (seed + 1))
-        for seed in range(3)
-        for t in (0, 10)
-    ]
-    (row,) = method_costs(points, {("p", "m"): 90})
-    assert row["proxy_gradients"] == 20  # the median seed's last point
-    assert (row["tuning_gradients"], row["step_size_gradients"]) == (90, None)
