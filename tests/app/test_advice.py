@@ -14,7 +14,6 @@ from proxyprox.private import PrivacyBudget
 
 Invoke = Callable[..., Any]
 GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon", "0.01"]
-EXACT = ["--delta", "1", "--sigma", "0", "--H", "10", "--B", "1", "--epsilon", "1e-2"]
 
 
 def test_an_audit(invoke: Invoke, config: Path) -> None:
