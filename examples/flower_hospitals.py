@@ -100,7 +100,8 @@ class Hospital:
         w, control = arrays[0], arrays[1] if len(arrays) > 1 else np.zeros(COLUMNS)
         local, lr = w, ask["lr"]
         for _ in range(ask["local"]):
-            local = local - lr * (self.target.gradient(local) - self.control + control)
+            step = self.target.gradient(local) - self.control + control
+            local = local - lr * (self.inverse @ step)
         if len(arrays) == 1:
             return [local]
         moved = (w - local) / (ask["local"] * lr) - control
@@ -108,16 +109,23 @@ class Hospital:
         return [local, moved]
 
     def _begin(self, arrays: list[Array], ask: dict[str, Any]) -> list[Array]:
+        self._prepare(arrays)
         # What comes from outside is an example's: rows would be read from the hospital's files.
         X, y = table(ask["seed"], self.number, self.n_nominal)
         budget = PrivacyBudget(epsilon=LIMIT, delta=DELTA)
         self.target = Private(
             PrivateRows(X, y, Logistic((0, 1))), epsilon=ask["epsilon"], delta=DELTA,
             releases=ask["releases"], n_nominal=self.n_nominal, clip=ask["clip"], l2=L2,
-            metric=Metric(arrays[0], L2) if arrays else None, budget=budget,
+            metric=self.metric, budget=budget,
         )  # fmt: skip
-        self.control = np.zeros(COLUMNS)
         return []
+
+    def _prepare(self, arrays: list[Array]) -> None:
+        self.metric, self.control = Metric(arrays[0], L2) if arrays else None, np.zeros(COLUMNS)
+        # What local steps are multiplied by.
+        self.inverse = np.eye(COLUMNS)
+        if self.metric is not None:
+            self.inverse = self.metric.matrix @ self.metric.matrix.T
 
     def spent(self) -> float:
         """Return ε so far."""
@@ -128,11 +136,12 @@ class Rehearsal(Hospital):
     """A hospital for choosing the rivals' settings: the mechanism in a few lines, for speed."""
 
     def _begin(self, arrays: list[Array], ask: dict[str, Any]) -> list[Array]:
+        self._prepare(arrays)
         self.X, self.y = table(ask["seed"], self.number, self.n_nominal)
-        self.norms, self.clip = np.linalg.norm(self.X, axis=1), ask["clip"]
+        rows = self.X if self.metric is None else self.metric.whiten(self.X)
+        self.norms, self.clip = np.linalg.norm(rows, axis=1), ask["clip"]
         self.sigma = pp.private.noise_multiplier(ask["epsilon"], DELTA, ask["releases"])
         self.target, self.rng = self, np.random.default_rng()
-        self.control = np.zeros(COLUMNS)
         return []
 
     def gradient(self, w: Array) -> Array:
@@ -140,6 +149,7 @@ class Rehearsal(Hospital):
         slopes = expit(self.X @ w) - self.y
         slopes *= np.minimum(1.0, self.clip / np.maximum(np.abs(slopes) * self.norms, 1e-300))
         noise = self.sigma * self.clip * self.rng.normal(size=COLUMNS)
+        noise = noise if self.metric is None else self.metric.unwhiten(noise)
         return (self.X.T @ slopes + noise) / self.n_nominal + L2 * w
 
 
@@ -273,14 +283,18 @@ def proxyprox(hospitals: Any, public: Any, *, seed: int, epsilon: float, rounds:
 
 
 def averaging(
-    hospitals: Any, public: Any, *, seed: int, epsilon: float, rounds: int, scaffold: bool,
+    hospitals: Any, public: Any, *, seed: int, epsilon: float, rounds: int, method: str,
     local: int, lr: float, clip: float,
 ) -> tuple[Array, Array]:  # fmt: skip
     """Return the last point of FedAvg or SCAFFOLD, and the mean of the later half of them."""
-    hospitals.ask(
-        [], question="begin", seed=seed, epsilon=epsilon, releases=rounds * local, clip=clip
-    )
     w, control, points = pp.minimize(public).w, np.zeros(COLUMNS), []
+    hessian, scaffold = public.hessian(w), method == "SCAFFOLD"
+    metric = method == "FedAvg in the metric"
+    clip *= float(np.sqrt(Metric(hessian, L2).degrees_of_freedom)) if metric else 1.0
+    hospitals.ask(
+        [hessian] if metric else [], question="begin", seed=seed, epsilon=epsilon,
+        releases=rounds * local, clip=clip,
+    )  # fmt: skip
     for _ in range(rounds):
         sent = [w, control] if scaffold else [w]
         answers = hospitals.ask(sent, question="local", local=local, lr=lr)
@@ -292,9 +306,9 @@ def averaging(
 
 # -- the comparison -------------------------------------------------------------------------------
 
-METHODS = ("FedAvg", "SCAFFOLD")
+METHODS = ("FedAvg", "SCAFFOLD", "FedAvg in the metric")
 ROUNDS, RIVAL_ROUNDS, EPSILONS = (1, 2, 3, 5, 10), (3, 10, 30), (1.0,)
-GRID = {"local": (1, 5, 20), "lr": (0.1, 0.3, 1.0, 3.0, 10.0), "clip": (1.0, 2.0, 4.0, 8.0)}
+GRID = {"local": (1, 5, 20), "lr": (0.1, 0.3, 1.0, 3.0, 10.0), "clip": (0.5, 1.0, 2.0, 4.0, 8.0)}
 TUNING, FRESH = (100, 101), (0, 1, 2, 3, 4)
 
 
@@ -318,7 +332,7 @@ def tune() -> dict[str, Any]:
                 public, test = losses(seed)
                 points = averaging(
                     Here(Rehearsal), public, seed=seed, epsilon=epsilon, rounds=rounds,
-                    scaffold=method == "SCAFFOLD", **setting,
+                    method=method, **setting,
                 )  # fmt: skip
                 both.append([test.value(w) for w in points])
             last, tail = np.mean(both, axis=0)
@@ -347,8 +361,7 @@ def compare(hospitals: Any, settings: dict[str, Any], path: str) -> None:
             if method == "ours":
                 w = proxyprox(hospitals, public, **given)
             else:
-                scaffold = method == "SCAFFOLD"
-                w = averaging(hospitals, public, scaffold=scaffold, **given, **setting)[int(tail)]
+                w = averaging(hospitals, public, method=method, **given, **setting)[int(tail)]
             gaps.append(test.value(w))
         lines.append(
             {

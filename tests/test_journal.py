@@ -32,7 +32,7 @@ class Budget:
     @staticmethod
     def add(budget, k):
         releases = [SIGMA] * 3
-        name = budget.open(f"plan {k}", releases, {"clip": 1.0}, private=k != 2)
+        name = budget.open(f"plan {k}", releases, {"clip": 1.0})
         for i in range(2):
             budget.charge(name, i, releases[i], f"point {i}")
             budget.enter_release(name, i, np.arange(5.0) + k + i)
@@ -49,8 +49,8 @@ class Budget:
         ]
         spent = budget.spent
         return (
-            budget.id, spent.unseeded_epsilon, spent.private, spent.releases, vectors,
-            [[plan["name"], plan["private"], plan["releases"], plan["settings"]] for plan in plans],
+            budget.id, spent.epsilon, spent.releases, vectors,
+            [[plan["name"], plan["releases"], plan["settings"]] for plan in plans],
         )  # fmt: skip
 
 

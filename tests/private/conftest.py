@@ -32,6 +32,17 @@ def make(rows):
 
 
 @pytest.fixture
+def repeated(monkeypatch):
+    """Return a function after whose call the noise is that of its last call."""
+
+    def begin():
+        noise = np.random.default_rng(0)
+        monkeypatch.setattr("proxyprox.private.mechanism.draw_noise", noise.standard_normal)
+
+    return begin
+
+
+@pytest.fixture
 def path(tmp_path):
     return tmp_path / "budget.sqlite"
 

@@ -163,7 +163,7 @@ import sys
 from proxyprox.private import PrivacyBudget
 budget = PrivacyBudget(sys.argv[1], epsilon=1.0, delta=1e-5)
 releases = [float(sys.argv[2])] * 3
-name = budget.open("its plan", releases, {}, private=True)
+name = budget.open("its plan", releases, {})
 budget.charge(name, 0, releases[0], "a point")
 print("ready", flush=True)
 sys.stdin.readline()
@@ -182,7 +182,7 @@ def test_what_a_dead_process_reserved_is_free_and_what_it_charged_is_not(purse, 
     sigma, budget = noise_multiplier(1.0, 1e-5, 3), purse()
 
     def open_plan(releases):
-        return budget.open("mine", [sigma] * releases, {}, private=True)
+        return budget.open("mine", [sigma] * releases, {})
 
     with started(HOLDS, path, sigma) as process:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
@@ -223,26 +223,24 @@ def test_the_page_says_who_when_and_what_is_left(make, purse, path):
     first = make(budget=budget, name="first fit")
     for _ in range(3):
         first.gradient(ZERO)
-    with pytest.warns(UserWarning, match="seeded"):
-        seeded = make(budget=budget, seed=0)
-    seeded.gradient(ZERO)
+    make(budget=budget).gradient(ZERO)
     held = make(budget=budget)
     before = path.read_bytes()
     reader = PrivacyBudget.read(path)
     assert str(reader) == str(budget)
     for words in (
         str(path), "ε = 3 at δ = 1e-05", "add or remove one row", "Gaussian noise", "spent",
-        "reserved", "left", "'first fit': complete", "NOT PRIVATE", "3 of 3 releases",
+        "reserved", "left", "'first fit': complete", "3 of 3 releases",
         f"process {os.getpid()}", f"proxyprox {pp.__version__}", "UTC", f"σ = {first.sigma:.4g}",
         "exact Gaussian DP", "clip = 1.0", "n_nominal = 500",
     ):  # fmt: skip
         assert words in str(reader), words
     report = reader.report()
-    assert [plan["state"] for plan in report["plans"]] == ["complete", "open", "open"]
-    assert report["spent"] == pytest.approx(reader.spent.unseeded_epsilon)
+    assert [plan["state"] for plan in report["plans"]] == ["complete", "ended", "open"]
+    assert report["spent"] == pytest.approx(reader.spent.epsilon)
     assert pickle.loads(pickle.dumps(reader)).id == budget.id
     for change in (
-        lambda: reader.open("x", [500.0], {}, private=True),
+        lambda: reader.open("x", [500.0], {}),
         lambda: reader.charge("first fit", 3, 500.0, "w"),
     ):
         with pytest.raises(PrivacyBudgetError):

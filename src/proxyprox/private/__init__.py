@@ -18,7 +18,6 @@ require("sklearn", extra="private", purpose="proxyprox.private")
 
 from proxyprox.private.accounting import (
     Guarantee,
-    NotPrivateWarning,
     PrivacyBudget,
     PrivacyBudgetError,
     gaussian_epsilon,
@@ -39,7 +38,6 @@ __all__ = [
     "Guarantee",
     "JamesStein",
     "Metric",
-    "NotPrivateWarning",
     "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyPlan",

@@ -42,10 +42,6 @@ class PrivacyBudgetError(RuntimeError):
     """A release would overspend the budget, or does not belong to what its journal holds."""
 
 
-class NotPrivateWarning(UserWarning):
-    """The noise is seeded: whoever knows the seed can subtract it."""
-
-
 # -- curves ---------------------------------------------------------------------------------------
 
 # Beyond it ε, which grows as μ²/2, is no float any more.
@@ -57,7 +53,7 @@ MOST_RELEASES = 1_000_000
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return δ(ε) of μ-Gaussian differential privacy."""
     epsilon, mu = check.nonnegative("epsilon", epsilon), check.nonnegative("mu", mu)
-    if mu == 0:
+    if mu == 0 or math.isinf(epsilon / mu):
         return 0.0
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     first = log_ndtr(-near)
@@ -88,24 +84,19 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    high = 1.0
-    while gaussian_delta(high, mu) > delta:
-        high *= 2
-    low = high / 2 if high > 1 else 0.0
-    return float(brentq(lambda e: gaussian_delta(e, mu) - delta, low, high, xtol=1e-13))
+    # δ is at most Φ(μ/2 − ε/μ), and no float beyond 40 standard deviations.
+    high = mu**2 / 2 + 40 * mu
+    return float(brentq(lambda e: gaussian_delta(e, mu) - delta, 0.0, high, xtol=1e-13))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ whose ε at δ is no more than the one given."""
     epsilon, delta = check.nonnegative("epsilon", epsilon), require_delta(delta)
-    low = 1.0
-    while gaussian_delta(epsilon, low) > delta:
-        low /= 2
-    while low < LARGEST_MU and gaussian_delta(epsilon, 2 * low) <= delta:
-        low *= 2
-    if low >= LARGEST_MU:
+    if gaussian_delta(epsilon, LARGEST_MU) <= delta:
         return LARGEST_MU
-    return float(brentq(lambda mu: gaussian_delta(epsilon, mu) - delta, low, 2 * low, xtol=1e-14))
+    ends = np.log([np.finfo(float).tiny, LARGEST_MU])
+    found = brentq(lambda t: gaussian_delta(epsilon, math.exp(t)) - delta, *ends, xtol=1e-15)
+    return math.exp(found)
 
 
 def total_mu(sigmas: Iterable[float]) -> float:
@@ -155,46 +146,33 @@ class Guarantee:
     Attributes
     ----------
     epsilon, delta : float
-        ε is infinite if the noise was seeded.
+        ε at δ.
     releases : int
         Releases made.
-    neighbours, accountant : str
-        Which tables are neighbours, and how the releases were composed.
-    private : bool
-        False where the noise was seeded, which a test may do.
     note : str
         What the numbers do not cover, printed below them.
 
     Examples
     --------
-    >>> print(Guarantee.of([5.0], delta=1e-5, private=False))  # doctest: +ELLIPSIS
-    NOT PRIVATE: the noise was seeded (without the seed: ε = 0.726, δ = 1e-05, add or remove ...)
+    >>> print(Guarantee.of([5.0], delta=1e-5))
+    ε = 0.726 at δ = 1e-05, add or remove one row; full batch, 1 release; exact Gaussian DP
     """
 
     epsilon: float
     delta: float
     releases: int
-    neighbours: str = NEIGHBOURS
-    accountant: str = ACCOUNTANT
-    private: bool = True
-    unseeded_epsilon: float = 0.0
     note: str = ""
 
     @classmethod
-    def of(cls, sigmas: Sequence[float], delta: float, *, private: bool = True) -> Guarantee:
+    def of(cls, sigmas: Sequence[float], delta: float) -> Guarantee:
         """Return the guarantee of some releases."""
-        spent = total_epsilon(sigmas, delta)
-        epsilon = spent if check.flag("private", private) else math.inf
-        return cls(epsilon, delta, len(sigmas), private=private, unseeded_epsilon=spent)
+        return cls(total_epsilon(sigmas, delta), delta, len(sigmas))
 
     def __str__(self) -> str:
-        count = f"{self.releases} release{'s' * (self.releases != 1)}"
-        rest = f"{self.neighbours}; full batch, {count}; {self.accountant}"
+        count = f"full batch, {self.releases} release{'s' * (self.releases != 1)}"
+        cost = f"ε = {self.epsilon:.3g} at δ = {self.delta:.3g}"
         note = f"\n{self.note}" if self.note else ""
-        if self.private:
-            return f"ε = {self.epsilon:.3g} at δ = {self.delta:.3g}, {rest}{note}"
-        spent = f"without the seed: ε = {self.unseeded_epsilon:.3g}, δ = {self.delta:.3g}, {rest}"
-        return f"NOT PRIVATE: the noise was seeded ({spent}){note}"
+        return f"{cost}, {NEIGHBOURS}; {count}; {ACCOUNTANT}{note}"
 
 
 class FitPage(dict[str, Any]):
@@ -232,7 +210,6 @@ class _Plan:
     number: int
     sigmas: list[float]
     settings: Any
-    private: bool
     openings: dict[str, tuple[str, str]] = field(default_factory=dict)
     charges: dict[int, _Charge] = field(default_factory=dict)
 
@@ -322,7 +299,10 @@ class PrivacyBudget:
             case "limit":
                 self.epsilon, self.delta = content["epsilon"], content["delta"]
             case "plan":
-                plan = _Plan(event.number, **content)
+                if not content.get("private", True):
+                    # An earlier version could seed the noise.
+                    raise ValueError("its noise was seeded")
+                plan = _Plan(event.number, content["sigmas"], content["settings"])
                 self._plans.setdefault(event.key, plan)
             case "open":
                 self._plans[event.key].openings[content["token"]] = (event.time, content["by"])
@@ -392,16 +372,15 @@ class PrivacyBudget:
         return {
             "file": None if self.path is None else str(self.path), "id": self.id,
             "epsilon": self.epsilon, "delta": self.delta, "neighbours": NEIGHBOURS,
-            "mechanism": MECHANISM, "accountant": spent.accountant, "private": spent.private,
-            "spent": spent.unseeded_epsilon, "releases": spent.releases,
-            "reserved": total - spent.unseeded_epsilon, "left": left, "plans": plans,
+            "mechanism": MECHANISM, "accountant": ACCOUNTANT, "spent": spent.epsilon,
+            "releases": spent.releases, "reserved": total - spent.epsilon, "left": left,
+            "plans": plans,
         }  # fmt: skip
 
     def _reported(self, name: str, plan: _Plan, reserved: bool) -> dict[str, Any]:
         state = "open" if reserved else "ended" if plan.ahead or not plan.sigmas else "complete"
         return {
-            "name": name, "state": state, "private": plan.private,
-            "spent": self._guarantee([plan]).unseeded_epsilon,
+            "name": name, "state": state, "spent": self._guarantee([plan]).epsilon,
             "planned": total_epsilon(plan.sigmas, self.delta), "releases": len(plan.charges),
             "planned_releases": len(plan.sigmas), "sigma": sorted(set(plan.sigmas)),
             "settings": plan.settings,
@@ -415,8 +394,8 @@ class PrivacyBudget:
     # -- plans --------------------------------------------------------------------------------
 
     def open(
-        self, plan: str | None, sigmas: Sequence[float], settings: dict[str, Any], *,
-        private: bool, holder: object = None,
+        self, plan: str | None, sigmas: Sequence[float], settings: dict[str, Any],
+        holder: object = None,
     ) -> str:  # fmt: skip
         """Enter a plan and reserve its releases, which must fit into what is left.
 
@@ -428,8 +407,6 @@ class PrivacyBudget:
             Noise over the sensitivity of what will be released, in order.
         settings : dict
             What must be the same to resume it, as JSON values.
-        private : bool
-            False where the noise is seeded.
         holder : object, optional
             The reservation ends with this object, by default the budget, if not by :meth:`end`.
 
@@ -440,8 +417,7 @@ class PrivacyBudget:
         """
         name = secrets.token_hex(8) if plan is None else plan
         check.instance("name", name, str, "text, or None")
-        content = {"sigmas": list(sigmas), "settings": settings, "private": private}
-        content = json.loads(json.dumps(content))
+        content = json.loads(json.dumps({"sigmas": list(sigmas), "settings": settings}))
         token = secrets.token_hex(8)
         try:
             with self._transaction() as append:
@@ -539,9 +515,7 @@ class PrivacyBudget:
         return [one.sigma for plan in plans for one in plan.charges.values()]
 
     def _guarantee(self, plans: Iterable[_Plan]) -> Guarantee:
-        charged = [plan for plan in plans if plan.charges]
-        private = all(plan.private for plan in charged)
-        return Guarantee.of(self._charged(charged), self.delta, private=private)
+        return Guarantee.of(self._charged(plans), self.delta)
 
     def _hold(self, token: str) -> None:
         """Reserve: the lock is the operating system's, which forgets it with the process."""
@@ -591,35 +565,32 @@ def _who() -> str:
     return f"{user} on {platform.node()}, process {os.getpid()}, proxyprox {__version__}"
 
 
+PAGE = """Privacy budget {place}
+limit     ε = {epsilon:g} at δ = {delta:g}; neighbouring tables: {neighbours}
+mechanism {mechanism}
+spent     ε = {spent:.4g} by {releases} releases ({accountant})
+reserved  ε = {reserved:.4g} more, by plans that are open
+left      ε = {left:.4g} for one more plan: their ε compose, which is less than adding"""
+PLAN = """
+
+plan {name!r}: {state}
+  spent     ε = {spent:.4g} of {planned:.4g} planned, {releases} of {planned_releases} releases
+  noise     σ = {sigmas}; full batch
+  settings  {shown}"""
+
+
 def page(report: dict[str, Any]) -> str:
     """Return what a privacy officer wants to know, from :meth:`PrivacyBudget.report`."""
-    seeded = "" if report["private"] else "NOT PRIVATE (seeded noise); without the seed "
-    lines = [
-        f"Privacy budget {printable(report['file'] or 'in memory')}",
-        "limit     ε = {epsilon:g} at δ = {delta:g}; neighbouring tables: {neighbours}",
-        "mechanism {mechanism}",
-        "spent     {seeded}ε = {spent:.4g} by {releases} releases ({accountant})",
-        "reserved  ε = {reserved:.4g} more, by plans that are open",
-        "left      ε = {left:.4g} for one more plan: their ε compose, which is less than adding",
-    ]
-    lines[1:] = [line.format(seeded=seeded, **report) for line in lines[1:]]
+    text = PAGE.format(place=printable(report["file"] or "in memory"), **report)
     for plan in report["plans"]:
-        mark = "" if plan["private"] else ", NOT PRIVATE: the noise was seeded"
-        sigmas = ", ".join(f"{sigma:.4g}" for sigma in plan["sigma"])
         settings = ", ".join(f"{name} = {value}" for name, value in plan["settings"].items())
-        spent = (
-            "ε = {spent:.4g} of {planned:.4g} planned, {releases} of {planned_releases} releases"
-        )
-        lines += [
-            f"\nplan {plan['name']!r}: {plan['state']}{mark}",
-            f"  spent     {spent.format(**plan)}",
-            f"  noise     σ = {sigmas}; full batch",
-            f"  settings  {printable(settings)}",
-            *(f"  opened    {o['time']} UTC by {printable(o['by'])}" for o in plan["opened"]),
-        ]
+        sigmas = ", ".join(f"{sigma:.4g}" for sigma in plan["sigma"])
+        text += PLAN.format(sigmas=sigmas, shown=printable(settings), **plan)
+        for one in plan["opened"]:
+            text += f"\n  opened    {one['time']} UTC by {printable(one['by'])}"
         if plan["charged"]:
-            lines.append(f"  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC")
-    return "\n".join(lines)
+            text += f"\n  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC"
+    return text
 
 
 def _reopen(path: str, epsilon: float, delta: float, own: str) -> PrivacyBudget:

@@ -160,7 +160,6 @@ class PrivateGLM(LinearModel):
     budget: PrivacyBudget | None = None
     name: str | None = None
     data: str | None = None
-    seed: int | None = None
 
     def fit(self, X: Any, y: Any, X_public: Any = None, y_public: Any = None) -> Self:
         """Fit the private rows, at the cost of epsilon and delta.
@@ -199,7 +198,7 @@ class PrivateGLM(LinearModel):
             rows, epsilon=self.epsilon, delta=self.delta, releases=PRIVATE.releases,
             n_nominal=self.n_nominal, metric=ready.metric, clip=ready.clip, matched=ready.public,
             moments=ready.moments, count=PRIVATE.count, l2=self.alpha or 0.0, budget=self.budget,
-            name=self.name, seed=self.seed,
+            name=self.name,
         )  # fmt: skip
         self.rows_, sd = target.count_rows()
         self._check_size(target, sd)
@@ -272,19 +271,18 @@ class PrivateGLM(LinearModel):
             self.n_features_in_ = count
             if columns is not None and all(isinstance(name, str) for name in columns):
                 self.feature_names_in_ = np.asarray(columns, dtype=object)
-            return
-        if names is None or not hasattr(X, "shape"):
-            return
-        if columns is None:
+        elif (
+            names is not None
+            and hasattr(X, "shape")
+            and list(() if columns is None else columns) != list(names)
+        ):
+            got = Words("no column names" if columns is None else "other columns, or their order")
             remedy = (
-                "A step before this one has changed X alone: a Pipeline with "
+                "A step before this one may have changed X alone: a Pipeline with "
                 'transform_input=["X_public"] changes both. Or give both as arrays.'
             )
-            got = Words("no column names, and X_public has names")
-            raise ValueError(message("X", got, "of the public rows' kind", remedy))
-        if list(columns) != list(names):
-            got = Words("other columns, or in another order")
-            raise ValueError(message("X", got, f"of the public rows' columns, {list(names)}"))
+            allowed = f"of the public rows' columns, {list(names)}"
+            raise ValueError(message("X", got, allowed, remedy))
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the budget; a name resumes one fit only."""
@@ -302,8 +300,7 @@ class PrivateGLM(LinearModel):
         if self.budget is not None:
             return f"{NOT_COVERED} but those that are charged to the budget: see budget.spent."
         fits = self.past_fits
-        if self.seed is None:
-            fits.append(target.planned)
+        fits.append(target.planned)
         if len(fits) < 2:
             return f"{NOT_COVERED}, each at a cost of its own: share a PrivacyBudget."
         spent = total_epsilon([release for fit in fits for release in fit], self.delta)
@@ -322,8 +319,8 @@ class PrivateGLM(LinearModel):
         return FitPage({
             "fit": f"{type(self).__name__} on {self.data or 'data not named'}",
             "made": f"{datetime.now(UTC).isoformat(timespec='seconds')} by proxyprox {__version__}",
-            "cost": str(replace(spent, note="")), "epsilon": spent.unseeded_epsilon,
-            "delta": spent.delta, "private": spent.private, "mechanism": MECHANISM,
+            "cost": str(replace(spent, note="")), "epsilon": spent.epsilon, "delta": spent.delta,
+            "mechanism": MECHANISM,
             "releases": "; ".join(f"{n} with σ = {sigma:.6g}" for sigma, n in sigmas.items()),
             "clip": f"{target.clip:.6g} in the norm of: {target.metric!r}",
             "n_nominal": self.n_nominal, "setting": setting,
@@ -374,7 +371,7 @@ class PrivateGLM(LinearModel):
             ready.setting, ready.moments, PRIVATE.releases, sigmas[-1], ready.clip,
             metric.damping, self.n_nominal, labelled, effective,
             effective >= PRIVATE.worth * labelled, int(empty.sum()), ready.scaling,
-            Guarantee.of(sigmas, self.delta, private=self.seed is None),
+            Guarantee.of(sigmas, self.delta),
         )  # fmt: skip
 
     # -- public arithmetic ------------------------------------------------------------------------
@@ -613,8 +610,6 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
         A name by which a killed fit is resumed from the budget's file.
     data : str, optional
         What the private rows are called on the page that a privacy officer signs.
-    seed : int, optional
-        For tests: seeded noise, NOT PRIVATE.
 
     Attributes
     ----------

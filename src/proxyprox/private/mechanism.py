@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,6 @@ from proxyprox.inner.exact import find_minimum
 from proxyprox.private.accounting import (
     MOST_RELEASES,
     Guarantee,
-    NotPrivateWarning,
     PrivacyBudget,
     PrivacyBudgetError,
     gaussian_mu,
@@ -366,8 +364,6 @@ class Private:
         What is charged; by default one of (epsilon, delta) for this object alone.
     name : str, optional
         A name in the budget's file by which a killed run is resumed.
-    seed : int, optional
-        For tests: noise that can be repeated and so subtracted. All outputs say NOT PRIVATE.
 
     Examples
     --------
@@ -399,7 +395,7 @@ class Private:
         self, objective: Any, *, epsilon: float, delta: float, releases: int, n_nominal: int,
         clip: float, metric: Any = None, matched: Any = None, moments: float = 0.0,
         count: float = 0.0, l2: float = 0.0, budget: PrivacyBudget | None = None,
-        name: str | None = None, seed: int | None = None,
+        name: str | None = None,
     ) -> None:  # fmt: skip
         self.n_nominal = check.whole("n_nominal", n_nominal)
         delta = require_delta(delta, self.n_nominal)
@@ -434,12 +430,7 @@ class Private:
             "epsilon": epsilon, "delta": delta, "clip": self.clip, "n_nominal": self.n_nominal,
             "metric": digest(self._matrix),
         }  # fmt: skip
-        self._seeded = None
-        if seed is not None:
-            self._seeded = np.random.default_rng(check.whole("seed", seed, 0))
-            text = "The noise is seeded: nothing that follows from it is private."
-            warnings.warn(text, NotPrivateWarning, stacklevel=2)
-        self.name = self.budget.open(name, self._plan, settings, private=seed is None, holder=self)
+        self.name = self.budget.open(name, self._plan, settings, holder=self)
         self._asked, self._penalty = 0, np.zeros((1, self.dim))
 
     # -- what a run asks ----------------------------------------------------------------------
@@ -453,11 +444,11 @@ class Private:
         return self.n_nominal
 
     def epsilon(self, gradients: int) -> float:
-        """Return ε after a number of gradients; infinite if the noise is seeded."""
+        """Return ε after a number of gradients."""
         if not check.whole("gradients", gradients, 0):
             return 0.0
         made = self._plan[: len(self._plan) - self.releases + gradients]
-        return total_epsilon(made, self.delta) if self._seeded is None else math.inf
+        return total_epsilon(made, self.delta)
 
     def gradient(self, w: Vector, batch: int | None = None) -> Vector:
         """Return the next release, at a point; each batch has one.
@@ -557,7 +548,7 @@ class Private:
     @property
     def gradient_source(self) -> str:
         """How gradients are made, for results."""
-        planned = Guarantee.of(self._plan, self.delta, private=self._seeded is None)
+        planned = Guarantee.of(self._plan, self.delta)
         return f"clipped at {self.clip:.3g}, Gaussian noise; planned: {planned}"
 
     @property
@@ -592,13 +583,12 @@ class Private:
 
     def _release(self, k: int, point: str, total: Callable[[], Any], clip: float) -> Array:
         """Charge, draw, journal and only then return the noisy mean."""
-        sigma, seeded = self._plan[k], self._seeded
+        sigma = self._plan[k]
         mean = self.budget.charge(self.name, k, sigma, point)
         if mean is None:
             exact = np.atleast_1d(total())
-            draw = draw_noise if seeded is None else seeded.standard_normal
             # The journal holds sums over n_nominal.
-            mean = (exact + sigma * clip * draw(exact.size)) / self.n_nominal
+            mean = (exact + sigma * clip * draw_noise(exact.size)) / self.n_nominal
             mean = self.budget.enter_release(self.name, k, mean)
         return np.asarray(mean) * (self.n_nominal / self.size)
 

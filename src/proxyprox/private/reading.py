@@ -212,13 +212,12 @@ class Scaling:
         quantiles: it may hold what lies between zero and its value, or within the longest row.
         """
         X = X if bound is None else project_rows(X, bound)
-        sparse, rows, width = scipy.sparse.issparse(X), X.shape[0], X.shape[1]
+        sparse, width = scipy.sparse.issparse(X), X.shape[1]
+        X = X.toarray() if sparse else X
         centre = np.zeros(width) if sparse else np.median(X, axis=0)
         longest = float(row_norms(X).max()) or 1.0
         low, high, spread = np.zeros(width), np.zeros(width), np.ones(width)
-        X = X.tocsc() if sparse else X
-        for j in range(width):
-            column = X.data[X.indptr[j] : X.indptr[j + 1]] if sparse else X[:, j] - centre[j]
+        for j, column in enumerate((X - centre).T):
             column = column[column != 0]
             if len(column):
                 low[j], high[j] = np.quantile(column, [tail, 1 - tail])
@@ -228,17 +227,16 @@ class Scaling:
                 spread[j] = abs(centre[j]) or longest
         low, high = centre + np.minimum(low, 0.0), centre + np.maximum(high, 0.0)
         found = cls(bound, low, high, centre, spread)
-        usual = math.sqrt(float(np.sum(row_norms(found(X)) ** 2)) / rows) or 1.0
+        usual = math.sqrt(float(np.mean(row_norms(found(X)) ** 2))) or 1.0
         return replace(found, spread=spread * usual)
 
     def __call__(self, X: Any) -> Any:
         """Return rows, scaled."""
         X = X if self.bound is None else project_rows(X, self.bound)
         if scipy.sparse.issparse(X):
-            if self.centre is not None and self.centre.any():
-                X = X.toarray()
-            else:
+            if self.centre is None or not self.centre.any():
                 return self._sparse(X.tocsr())
+            X = X.toarray()
         X = X if self.low is None else np.clip(X, self.low, self.high)
         X = X if self.centre is None else X - self.centre
         return X if self.spread is None else X / self.spread
@@ -297,7 +295,7 @@ def share_memory(one: Any, other: Any) -> bool:
     # Columns are the same in both, in one order.
     pairs = zip(own, others, strict=True) if len(own) == len(others) else product(own, others)
     shared = any(a.size and b.size and np.shares_memory(a, b) for a, b in pairs)
-    return one is other or shared or bool(_row_places(one) & _row_places(other))
+    return one is other or shared or not _row_places(one).isdisjoint(_row_places(other))
 
 
 def _buffers(table: Any) -> list[Array]:
@@ -317,11 +315,8 @@ def _row_places(table: Any) -> set[int]:
     if not isinstance(table, (list, tuple)):
         return set()
     # A class of its own is not asked for its length.
-    rows = [row for row in table if type(row) in (list, tuple, np.ndarray) and len(row)]
-    return {
-        row.__array_interface__["data"][0] if isinstance(row, np.ndarray) else id(row)
-        for row in rows
-    }
+    rows = (row for row in table if type(row) in (list, tuple, np.ndarray) and len(row))
+    return {row.ctypes.data if isinstance(row, np.ndarray) else id(row) for row in rows}
 
 
 # -- labels ---------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def budget(
     proxyprox budget budget.sqlite --json
 
     Per plan: who opened it and when, the times of its charges, σ, its ε and how much of it is
-    spent. NOT PRIVATE marks noise that was seeded.
+    spent.
     """
     from proxyprox.private.accounting import PrivacyBudget, PrivacyBudgetError, page
 
