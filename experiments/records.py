@@ -625,8 +625,12 @@ def why_not(command: str, root: Path = ROOT) -> str:
         return f"{odd[0]!r} stands in it"
     if words[:1] == ["-m"]:
         base = root / "/".join(words[1].split("."))
-        there = base.with_suffix(".py").exists() or (base / "__main__.py").exists()
-        return "" if there else f"there is no module {words[1]}"
+        if (base / "__main__.py").exists():
+            return ""
+        script = base.with_suffix(".py")
+        if script.exists() and "publish(" in script.read_text() and "--record" not in words:
+            return "add --record, which puts what comes out into docs/results"
+        return "" if script.exists() else f"there is no module {words[1]}"
     return "" if words and (root / words[0]).is_file() else "there is no such script"
 
 
