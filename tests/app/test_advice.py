@@ -60,15 +60,15 @@ def test_what_a_plan_says_of_the_proxy(invoke: Invoke) -> None:
 def test_a_budget_is_shown_and_not_changed(invoke: Invoke, tmp_path: Path) -> None:
     file = tmp_path / "budget.sqlite"
     budget = PrivacyBudget(file, epsilon=2.0, delta=1e-5)
-    for name, private in (("first", True), ("a test\x1b[31m", False)):
-        budget.open(name, [9.0] * 2, {"clip": 1.0}, private=private)
+    for name in ("first", "a test\x1b[31m"):
+        budget.open(name, [9.0] * 2, {"clip": 1.0})
         budget.charge(name, 0, 9.0, "w")
         budget.end(name)
     before = file.read_bytes()
     shown, given = invoke("budget", file), invoke("budget", file, "--json")
     report = json.loads(given.stdout)
     assert [plan["state"] for plan in report["plans"]] == ["ended", "ended"]
-    for words in ("'first'", "NOT PRIVATE", "σ = 9", "δ = 1e-05", f"ε = {report['spent']:.4g}"):
+    for words in ("'first'", "σ = 9", "δ = 1e-05", f"ε = {report['spent']:.4g}"):
         assert words in shown.stdout
     assert "\x1b" not in shown.stdout + given.stdout
     assert file.read_bytes() == before
