@@ -1,12 +1,11 @@
 """Which rows to ask about: accuracy and log-loss after 40, 60 and 100 labels of each criterion.
 
-    python benchmarks/labels_criteria.py first --seeds 5 --output docs/results/labels
-    python benchmarks/labels_criteria.py others --seeds 3 --output docs/results/labels
+    python benchmarks/labels_criteria.py --seeds 2 --output docs/results/labels
 
 A third of the rows is the test set, 1000 of the others at most are the pool; batches of 20, the
 first one uniform. Every criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the
-whole pool as proxy; "margin" has a quarter of uniform rows, as in LabelBudget. The output is
-criteria.json, whose finished runs are not repeated.
+whole pool as proxy; "margin" has a quarter of uniform rows, as in LabelBudget. scikit-learn's
+models are fitted to uniform rows. The output is criteria.json.
 """
 
 from __future__ import annotations
@@ -21,8 +20,10 @@ from typing import Any
 import numpy as np
 from sklearn import datasets as tables
 from sklearn.decomposition import TruncatedSVD
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
 from threadpoolctl import threadpool_limits
 
 from experiments import datasets
@@ -33,6 +34,7 @@ from proxyprox.sklearn.labelling import fit_to_labels
 
 MARKS, BATCH, POOL = (40, 60, 100), 20, 1000
 CRITERIA = ("uniform", "uncertainty", "margin alone", "margin")
+ALL = (*CRITERIA, "LogisticRegression", "LogisticRegressionCV", "SelfTrainingClassifier")
 
 Table = tuple[Any, np.ndarray]
 
@@ -61,19 +63,20 @@ def _text() -> Table:
     return TruncatedSVD(30, random_state=0).fit_transform(X), y
 
 
-SETS: dict[str, dict[str, Callable[[], Table]]] = {
-    "first": {
-        "breast_cancer": lambda: tables.load_breast_cancer(return_X_y=True),
-        "digits 3, 5, 8": _digits,
-        "a9a": lambda: _libsvm("a9a"),
-        "noisy": lambda: _made(n_informative=5, flip_y=0.2),
-    },
-    "others": {
-        "wine": lambda: tables.load_wine(return_X_y=True),
-        "mushrooms": lambda: _libsvm("mushrooms"),
-        "docstrings": _text,
-        "one in twelve": lambda: _made(n_informative=6, weights=[0.92], flip_y=0.02),
-    },
+SETS: dict[str, Callable[[], Table]] = {
+    "breast_cancer": lambda: tables.load_breast_cancer(return_X_y=True),
+    "digits 3, 5, 8": _digits,
+    "a9a": lambda: _libsvm("a9a"),
+    "noisy": lambda: _made(n_informative=5, flip_y=0.2),
+    "wine": lambda: tables.load_wine(return_X_y=True),
+    "mushrooms": lambda: _libsvm("mushrooms"),
+    "docstrings": _text,
+    "one in twelve": lambda: _made(n_informative=6, weights=[0.92], flip_y=0.02),
+}
+RIVALS: dict[str, Callable[[], Any]] = {
+    "LogisticRegression": lambda: LogisticRegression(max_iter=1000),
+    "LogisticRegressionCV": lambda: LogisticRegressionCV(max_iter=1000),
+    "SelfTrainingClassifier": lambda: SelfTrainingClassifier(LogisticRegression(max_iter=1000)),
 }
 
 
@@ -99,7 +102,7 @@ def by_margin(X: Any, y: np.ndarray, seed: int, uniform: float) -> Any:
             rows = rng.permutation(left)
         bought = np.concatenate([bought, rows[:BATCH]])
         if len(np.unique(y[bought])) > 1:
-            model = fit_to_labels(ProxyLogisticRegression(cv=3), X, bought, y[bought], None)
+            model = fit_to_labels(ProxyLogisticRegression(cv=3), X, bought, y[bought], None, None)
         yield len(bought), model
 
 
@@ -116,6 +119,17 @@ def by_budget(X: Any, y: np.ndarray, seed: int, criterion: str) -> Any:
         yield budget.spent, budget.fit() if len(set(budget.labels.values())) > 1 else None
 
 
+def by_rival(X: Any, y: np.ndarray, seed: int, name: str) -> Any:
+    """Yield scikit-learn's model of uniform rows at each mark."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    for labels in MARKS:
+        bought, rest = order[:labels], order[labels : labels if "Self" not in name else None]
+        marked = np.append(np.unique(y, return_inverse=True)[1][bought], np.full(len(rest), -1))
+        model = RIVALS[name]().fit(X[np.append(bought, rest)], marked)
+        model.classes_ = np.unique(y)[model.classes_]
+        yield labels, model
+
+
 def contest(data: Table, criterion: str, seed: int) -> dict[str, list[float]]:
     """Return accuracy and log-loss on test rows at each mark."""
     X, y = data
@@ -123,7 +137,9 @@ def contest(data: Table, criterion: str, seed: int) -> dict[str, list[float]]:
     test, pool = order[: len(y) // 3][:4000], order[len(y) // 3 :][:POOL]
     scaler = StandardScaler().fit(X[pool])
     X_pool, X_test, classes = scaler.transform(X[pool]), scaler.transform(X[test]), np.unique(y)
-    if criterion.startswith("margin"):
+    if criterion in RIVALS:
+        steps = by_rival(X_pool, y[pool], seed, criterion)
+    elif criterion.startswith("margin"):
         steps = by_margin(X_pool, y[pool], seed, 0.0 if "alone" in criterion else 0.25)
     else:
         steps = by_budget(X_pool, y[pool], seed, criterion)
@@ -146,15 +162,15 @@ def page_table(record: Path) -> str:
         for name, by in found.items()
         for criterion, runs in by.items()
     }
-    lines = [["data (draws)", *(f"`{c}`" if " " not in c else c for c in CRITERIA)]]
+    lines = [["data (draws)", *(f"`{c}`" if c.islower() and " " not in c else c for c in ALL)]]
     lines.append(["---"] * len(lines[0]))
     for name, by in found.items():
-        means = [ends[name, criterion].mean(axis=0) for criterion in CRITERIA]
+        means = [ends[name, criterion].mean(axis=0) for criterion in ALL]
         cells = [f"{loss:.3f}, {100 * right:.1f} %" for loss, right in means]
         lines.append([f"{name} ({len(by[CRITERIA[0]])})", *cells])
     plain = {name: ends[name, CRITERIA[0]] for name in found}
     mean, worst, right = [], [], []
-    for criterion in CRITERIA:
+    for criterion in ALL:
         pairs = [(ends[name, criterion], plain[name]) for name in found]
         ratios = [a[:, 0].mean() / b[:, 0].mean() for a, b in pairs]
         mean.append(f"{np.exp(np.mean(np.log(ratios))):.2f}")
@@ -168,29 +184,28 @@ def page_table(record: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=list(SETS))
-    parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--tables", nargs="*", choices=list(SETS), default=list(SETS))
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--output", type=Path, help="folder of criteria.json")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    output: Path | None = arguments.output and arguments.output / "criteria.json"
-    done = json.loads(output.read_text()) if output and output.exists() else {}
-    for name, load in SETS[arguments.part].items():
-        data = load()
+    done: dict[str, Any] = {}
+    for name in arguments.tables:
+        data = SETS[name]()
         print(f"{name}: {data[0].shape[0]:,} × {data[0].shape[1]:,}", flush=True)
-        for criterion in CRITERIA:
-            runs = done.setdefault(name, {}).setdefault(criterion, [])
-            for seed in range(len(runs), arguments.seeds):
-                with threadpool_limits(1):
-                    runs.append(contest(data, criterion, seed))
-                if output:
-                    write_record(output, done, measures=["src/proxyprox/sklearn"])
+        for criterion in ALL:
+            with threadpool_limits(1):
+                runs = [contest(data, criterion, seed) for seed in range(arguments.seeds)]
+            done.setdefault(name, {})[criterion] = runs
             means = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
             columns = "   ".join(
                 f"{a:.3f} {b:.3f}"
                 for a, b in zip(means["accuracy"], means["log_loss"], strict=True)
             )
             print(f"  {criterion:28} {columns}", flush=True)
+    if arguments.output:
+        output = arguments.output / "criteria.json"
+        write_record(output, done, measures=["src/proxyprox/sklearn"])
 
 
 if __name__ == "__main__":
