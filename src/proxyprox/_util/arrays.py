@@ -7,10 +7,12 @@ them, and ``torch.from_numpy`` warns.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import hashlib
+import importlib
 import itertools
 import math
 import operator
@@ -378,6 +380,15 @@ def thread_count() -> int:
     """Return how many threads may compute at once: the cores, or what OMP_NUM_THREADS allows."""
     limit = os.environ.get("OMP_NUM_THREADS", "")
     return min(core_count(), int(limit)) if limit.isdecimal() and int(limit) > 0 else core_count()
+
+
+@functools.lru_cache(maxsize=1)
+def thread_pools() -> Any:
+    """Return the thread pools of the loaded libraries; None if threadpoolctl is not installed."""
+    # The search through all libraries of the process takes as long as a small fit.
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("threadpoolctl").ThreadpoolController()
+    return None
 
 
 def digest(*items: Any) -> str:

@@ -225,8 +225,7 @@ class CanonicalFamily(Family):
 
     def loss(self, z: Array, t: Array) -> Array:
         """Return ``A(z) − t·z`` plus the constant."""
-        linear = t * z if self.outputs == 1 else namespace(z).sum(t * z, axis=1)
-        return self.log_partition(z) - linear + self.constant(t)
+        return self.loss_and_slope(z, t)[0]
 
     def slope(self, z: Array, t: Array) -> Array:
         """Return ``A'(z) − t``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
@@ -27,6 +28,7 @@ from proxyprox._util.arrays import (
     from_numpy,
     namespace,
     thread_count,
+    thread_pools,
     to_numpy,
 )
 from proxyprox._util.validation import Words, message
@@ -44,6 +46,8 @@ PARTS = 8
 SOME, ALIKE = 2000, 10.0
 # The share of the rows up to which a sample is copied.
 COPIED = 0.1
+# Passes of several threads come one after the other.
+PASSES = threading.Lock()
 
 
 class Design:
@@ -185,11 +189,14 @@ class Design:
                 return function(rows, self.part(rows))
         # The parts do not depend on the number of threads, so that neither does the sum.
         cuts = self._cuts(0, self.rows, self.step * math.ceil(self.rows / (self.step * PARTS)))
-        threads = min(thread_count(), len(cuts))
-        if threads == 1:
+        threads, pools = min(thread_count(), len(cuts)), thread_pools()
+        if threads == 1 or pools is None:
             found = [add_blocks(cut) for cut in cuts]
         else:
-            with ThreadPoolExecutor(threads) as pool:
+            # Threads of BLAS inside of ours would wait for each other; the limit is global.
+            with (
+                PASSES, pools.limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool
+            ):  # fmt: skip
                 found = [*pool.map(add_blocks, cuts)]
         with np.errstate(over="ignore", invalid="ignore"):
             return None if zero is None else sum(found)

@@ -11,14 +11,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, check_cv
-from threadpoolctl import ThreadpoolController
 
 from proxyprox import GLM, minimize
 from proxyprox._util import arrays
@@ -37,13 +36,6 @@ Array = Any
 Folds = Sequence[tuple[Array, Array]]
 # For each way, the weight of each point of its path in the answer, up to a factor.
 Shares = Mapping[str, Array]
-
-
-@lru_cache(maxsize=1)
-def _thread_pools() -> ThreadpoolController:
-    """Return the thread pools of the loaded libraries."""
-    # The search through all libraries of the process takes as long as a small fit.
-    return ThreadpoolController()
 
 
 class Trial(NamedTuple):
@@ -227,7 +219,9 @@ class Fit:
         teacher, design = self.teacher, self.design
         many = not self.few and self.plain.dim <= min(FITTING.exact_size, design.rows / 2)
         # Thousands of small products stay on one thread: others would only wait for each other.
-        with _thread_pools().limit(limits=1, user_api="blas") if self.light else nullcontext():
+        with (
+            arrays.thread_pools().limit(limits=1, user_api="blas") if self.light else nullcontext()
+        ):
             if len(self.alphas) == 1 and teacher is None:
                 w, trial = self._minimise()
                 trials = [trial]
