@@ -1,7 +1,8 @@
 """Calls of a fine model until its fit is good: ours, SciPy's, DFO-LS, BOBYQA and methods by hand.
 
-``python benchmarks/simulators.py --output docs/results/simulators``; ``--slow`` for methods that
-see values alone, ``--noise`` for outputs with noise of 1 %. The simulators of
+``python -W ignore benchmarks/simulators.py`` writes docs/results/simulators/calls.json; with
+``--slow`` values.json, of methods that see values alone or take long; with ``--noise`` noise.json,
+of outputs with noise of 1 %. calls.md has the tables. The simulators of
 :mod:`experiments.calibration` chose no constant, nor did these seeds. Every method is counted by
 one wrapper, which raises after ``LIMIT`` calls. The least loss is the least that anyone found, the
 truth as start included. Rivals of the coarse model's minimum are given it for nothing, as ours
@@ -11,6 +12,7 @@ finds it itself.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import time
 import warnings
@@ -27,6 +29,8 @@ from experiments import calibration
 from experiments.records import write_record
 
 LIMIT = 200
+# A process is fitted anew after each call, which becomes slow.
+GP_LIMIT = 40
 FIRST_SEED = 100
 MEASURES = ["src/proxyprox/methods/mapping.py", "src/proxyprox/problems/least_squares.py"]
 LEVELS = (1e-2, 1e-4, 1e-6)
@@ -111,7 +115,7 @@ def gaussian_process(fine: Any, coarse: Any, start: Any, w0: Any) -> None:
     points = [start, w0, *(start + 0.2 * rng.normal(size=(d, d)))]
     losses = [np.log(fine.value(x)) for x in points]
     kernel = ConstantKernel(1.0) * RBF(np.ones(d)) + WhiteKernel(1e-6, (1e-9, 1e-2))
-    while True:
+    while len(points) < GP_LIMIT:
         ratio = np.array(losses) - [rough(x) for x in points]
         process = GaussianProcessRegressor(kernel, normalize_y=True).fit(np.array(points), ratio)
         best = points[int(np.argmin(losses))]
@@ -290,20 +294,29 @@ def measure_noisy(system: Any, seed: int) -> dict[str, Any]:
     return {"problem": system.name, "seed": seed, "end": end / least, **calls}
 
 
-def report_noisy(rows: list[dict[str, Any]]) -> str:
+def noise_table(record: Path) -> str:
     """Return the table of fits with noise, a row for each simulator."""
     titles = ("problem", "ours: loss at the end / least", "calls until then", "in all",
               "COBYQA to it, better start", "COBYQA's loss after 200")  # fmt: skip
     lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
-    for problem in dict.fromkeys(row["problem"] for row in rows):
-        some = [row for row in rows if row["problem"] == problem]
-        rival = [min(row["COBYQA w0"], row["COBYQA ĉ"]) for row in some]
-        ends = [min(row["COBYQA w0, end"], row["COBYQA ĉ, end"]) for row in some]
-        ends, own = sorted(ends), sorted(row["end"] for row in some)
-        until, total = ([row[key] for row in some] for key in ("ours", "total"))
+    for problem, some in _by_problem(record):
+        rival = [min(_calls(row["COBYQA w0"]), _calls(row["COBYQA ĉ"])) for row in some]
+        ends = median(min(row["COBYQA w0, end"], row["COBYQA ĉ, end"]) for row in some)
+        own = sorted(row["end"] for row in some)
+        until, total = ([_calls(row[key]) for row in some] for key in ("ours", "total"))
         cells = f"{median(own):.3f} (worst {own[-1]:.3g})", *map(text_of, (until, total, rival))
-        lines.append(f"| {problem} | " + " | ".join(cells) + f" | {median(ends):.3f} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"| {problem} | " + " | ".join(cells) + f" | {ends:.3f} |")
+    return "\n".join(lines)
+
+
+def _by_problem(record: Path) -> list[tuple[str, list[dict[str, Any]]]]:
+    rows = json.loads(record.read_text(encoding="utf-8"))
+    names = dict.fromkeys(row["problem"] for row in rows)
+    return [(name, [row for row in rows if row["problem"] == name]) for name in names]
+
+
+def _calls(recorded: float | None) -> float:
+    return math.inf if recorded is None else recorded
 
 
 def text_of(calls: list[float]) -> str:
@@ -313,43 +326,71 @@ def text_of(calls: list[float]) -> str:
     return "–" if math.isinf(middle) else f"{middle:g}"
 
 
-def report(rows: list[dict[str, Any]]) -> str:
-    """Return the table: medians over the seeds, and the worst seed of ours."""
-    names = ["ours", "prototype", "Broyden", "output", "SciPy", "DFO-LS ĉ", "ours, values", "BFGS"]
-    names += ["COBYQA ĉ", "Py-BOBYQA ĉ", "consistent", "GP"]
-    # A column for each method that was run.
-    run = {*rows[0]["calls"], "SciPy", *(["BFGS"] if "BFGS w0" in rows[0]["calls"] else [])}
-    names = [name for name in names if name in run]
-    lines = []
-    for level, title in enumerate(("1 %", "1e-4", "1e-6")):
-        lines += [f"\n## Fine calls to {title} above the least loss\n"]
-        lines += ["| problem | d | " + " | ".join(names) + " | worst seed: ours, SciPy |"]
-        lines += ["|---" * (len(names) + 3) + "|"]
-        for problem in dict.fromkeys(row["problem"] for row in rows):
-            some = [row for row in rows if row["problem"] == problem]
-            cells = []
-            for name in names:
-                each = []
-                for row in some:
-                    calls = row["calls"]
-                    group = SCIPY if name == "SciPy" else (name,)
-                    group = ("BFGS w0", "BFGS ĉ") if name == "BFGS" else group
-                    if any(k in calls for k in group):
-                        each.append(min(calls[k][level] for k in group if k in calls))
-                cells.append(text_of(each))
-            pairs = [
-                (row["calls"]["ours"][level], min(row["calls"][k][level] for k in SCIPY))
-                for row in some
+def to_1_percent(record: Path) -> str:
+    """Return the calls to 1 % above the least loss: medians over the seeds, and one worst seed."""
+    return _table(record, 0)
+
+
+def to_1e4(record: Path) -> str:
+    """Return the calls to 1e-4."""
+    return _table(record, 1)
+
+
+def to_1e6(record: Path) -> str:
+    """Return the calls to 1e-6."""
+    return _table(record, 2)
+
+
+def _table(record: Path, level: int) -> str:
+    groups: dict[str, tuple[str, ...]] = {
+        name: (name,) for name in ("ours", "prototype", "Broyden", "output", "DFO-LS ĉ")
+    }
+    groups |= {"SciPy": SCIPY, "ours, values": ("ours, values",), "BFGS": ("BFGS w0", "BFGS ĉ")}
+    groups |= {name: (name,) for name in ("COBYQA ĉ", "Py-BOBYQA ĉ", "consistent", "GP")}
+    problems = _by_problem(record)
+    run = problems[0][1][0]["calls"]
+    groups = {name: group for name, group in groups.items() if group[0] in run}
+    lines = ["| problem | d | " + " | ".join(groups) + " | worst seed: ours, SciPy |"]
+    lines += ["|---" * (len(groups) + 3) + "|"]
+    for problem, rows in problems:
+        least = {
+            name: [
+                min(_calls(row["calls"][one][level]) for one in group)
+                for row in rows
+                if group[0] in row["calls"]
             ]
-            worst = max(pairs, key=lambda p: (p[0] / p[1] if math.isfinite(p[1]) else 0, p[0]))
-            cells.append("{:g}, {:g}".format(*worst).replace("inf", "–"))
-            lines.append(f"| {problem} | {some[0]['d']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+            for name, group in groups.items()
+        }
+        pairs = zip(least["ours"], least["SciPy"], strict=True)
+        worst = max(pairs, key=lambda p: (p[0] / p[1] if math.isfinite(p[1]) else 0, p[0]))
+        cells = [text_of(calls) for calls in least.values()]
+        cells.append(", ".join(text_of([calls]) for calls in worst))
+        lines.append(f"| {problem} | {rows[0]['d']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def good_fits(record: Path) -> str:
+    """Return how many fits were within 1e-4 of the least loss in twenty calls."""
+    problems = _by_problem(record)
+    good = [median(_calls(row["calls"]["ours"][1]) for row in rows) <= 20 for _, rows in problems]
+    return f"{sum(good)} of {len(good)}"
+
+
+def misled(record: Path) -> str:
+    """Return the calls to 1 % if the coarse model misleads, and if the system is chaotic."""
+    hard = {system.name for system in (*calibration.misleading(), calibration.chaotic())}
+    cells = []
+    for problem, rows in _by_problem(record):
+        if problem in hard:
+            ours = text_of([_calls(row["calls"]["ours"][0]) for row in rows])
+            rival = [min(_calls(row["calls"][name][0]) for name in SCIPY) for row in rows]
+            cells.append(f"{problem}: {ours} ({text_of(rival)})")
+    return "; ".join(cells)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--output", type=Path, default=Path("docs/results/simulators"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--slow", action="store_true", help="methods of values alone")
     parser.add_argument("--noise", action="store_true", help="outputs with noise of 1 %%")
@@ -376,28 +417,7 @@ def main() -> None:
             rows.append(measured)
             print(system.name, seed, measured.get("calls", measured), flush=True)
         write_record(given.output / f"{name}.json", rows, measures=MEASURES)
-        text = NOISY + report_noisy(rows) if given.noise else HEAD + report(rows)
-        (given.output / f"{name}.md").write_text(text, encoding="utf-8")
 
-
-NOISY = """# Fits of simulators whose outputs have noise of 1 %
-
-`python benchmarks/simulators.py --output docs/results/simulators --noise`: exact losses of the
-point that a method holds for its best, over the least one; calls until the loss at the end of ours
-is reached. – is more than 200 calls. Medians over the seeds, and the worst one.
-
-"""
-
-HEAD = """# Fits of simulators: calls of the fine model
-
-`python benchmarks/simulators.py --output docs/results/simulators` (with `--slow` for methods that
-see values alone): medians over the seeds. ĉ is the coarse model's minimum, which costs no fine
-call. SciPy is the better one of `least_squares` (lm, trf) from w0 and from ĉ, seed by seed; BFGS
-likewise. – is more than 200 calls. By hand: "prototype" is manifold mapping from ĉ, "Broyden" and
-"output" the same steps with other mappings, none with an end of its own; "consistent" is a trust
-region on the coarse loss made right to first order by differences (AMMO, TRMM); "GP" a Gaussian
-process for the ratio of both losses.
-"""
 
 if __name__ == "__main__":
     main()

@@ -194,7 +194,7 @@ class Derivatives:
         self._size = self._size or len(answer)
         if len(answer) != self._size:
             got = Words(f"{len(answer)} outputs")
-            raise ValueError(message(f"{self.whose}(w)", got, f"{self._size}, as at first"))
+            raise ValueError(message(f"{self.whose}(w)", got, f"{self._size} outputs, as at first"))
         return answer
 
     def linearise(self, w: Vector) -> tuple[Any, Array]:
@@ -276,7 +276,7 @@ class Derivatives:
 
     def _read(self, raw: Any) -> Any:
         """Return an answer of the function as a float or a vector of float64."""
-        name, allowed = f"{self.whose}(w)", "a vector of residuals" if self.ndim else "a number"
+        name, allowed = f"{self.whose}(w)", "a vector of numbers" if self.ndim else "a number"
         try:
             array = to_numpy(raw)
             if array.dtype.kind not in "biuf":
@@ -541,7 +541,7 @@ def _moved(w: Vector, move: dict[int, float]) -> Vector:
     return from_numpy(x, like=w)
 
 
-class Differenced(Summable):
+class Differenced(Summable, Paired):
     """What losses that take differences have in common: a problem tells them its limits."""
 
     role: ClassVar[str]
@@ -564,6 +564,24 @@ class Differenced(Summable):
         other.derivatives = self.derivatives.within(scales, bounds)
         return other
 
+    def value(self, w: Vector) -> float:
+        """Return the loss."""
+        return float(self.derivatives.value(w))
+
+    def gradient(self, w: Vector, *batch: Batch) -> Vector:
+        """Return the gradient; if differences fail, NaN to those who ask as of a proxy."""
+        try:
+            return self.value_and_gradient(w)[1]
+        except DifferenceError:
+            if batch or self.role == "objective":
+                raise
+            return from_numpy(np.full(int(w.shape[0]), math.nan), like=w)
+
+    def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
+        """Return the loss and its gradient, which share evaluations."""
+        value, gradient = self.derivatives.linearise(w)
+        return float(value), from_numpy(gradient, like=w)
+
     @property
     def evaluations(self) -> int:
         """Calls of the function, and of a derivative of your own, so far."""
@@ -580,7 +598,7 @@ class Differenced(Summable):
         return Facts(gradient_source=self.gradient_source, convex=self.role == "objective")
 
 
-class ValueObjective(Differenced, Paired):
+class ValueObjective(Differenced):
     """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
     Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1
@@ -623,19 +641,6 @@ class ValueObjective(Differenced, Paired):
     repeatable = True
     role, differences = "objective", "2-point"
 
-    def value(self, w: Vector) -> float:
-        """Return L(w)."""
-        return float(self.derivatives.value(w))
-
-    def gradient(self, w: Vector, batch: Batch = None) -> Vector:
-        """Return ∇L(w)."""
-        return self.value_and_gradient(w)[1]
-
-    def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
-        """Return L(w) and ∇L(w), which share evaluations."""
-        value, gradient = self.derivatives.linearise(w)
-        return float(value), from_numpy(gradient, like=w)
-
     def sample(self, rng: np.random.Generator) -> Batch:
         """Return None: there is one batch only."""
         return None
@@ -668,18 +673,6 @@ class ValueProxy(Differenced):
     """
 
     role, differences = "proxy", "3-point"
-
-    def value(self, w: Vector) -> float:
-        """Return L̂(w)."""
-        return float(self.derivatives.value(w))
-
-    def gradient(self, w: Vector) -> Vector:
-        """Return ∇L̂(w)."""
-        try:
-            gradient = self.derivatives.linearise(w)[1]
-        except DifferenceError:
-            gradient = np.full(int(w.shape[0]), math.nan)
-        return from_numpy(gradient, like=w)
 
     def hessian(self, w: Vector) -> Matrix:
         """Return ∇²L̂(w), by differences of d² + d + 1 values unless torch or JAX gives it."""

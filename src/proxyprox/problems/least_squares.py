@@ -16,7 +16,6 @@ from proxyprox.problems.differences import (
     SCHEMES,
     Array,
     Derivatives,
-    DifferenceError,
     ValueObjective,
 )
 from proxyprox.problems.protocols import Batch, Facts
@@ -143,15 +142,6 @@ class Outputs(ValueObjective):
     def value(self, w: Vector) -> float:
         """Return the loss."""
         return self.loss_of(self.derivatives.value(w))
-
-    def gradient(self, w: Vector, *batch: Batch) -> Vector:
-        """Return the gradient; without a batch, as proxies are asked, NaN if differences fail."""
-        try:
-            return self.value_and_gradient(w)[1]
-        except DifferenceError:
-            if batch:
-                raise
-            return from_numpy(np.full(int(w.shape[0]), math.nan), like=w)
 
     def value_and_gradient(self, w: Vector, batch: Batch = None) -> tuple[float, Vector]:
         """Return the loss and its gradient, which share evaluations."""
