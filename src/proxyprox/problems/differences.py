@@ -569,7 +569,7 @@ class Differenced(Summable, Paired):
         return float(self.derivatives.value(w))
 
     def gradient(self, w: Vector, *batch: Batch) -> Vector:
-        """Return the gradient; if differences fail, NaN to those who ask as of a proxy."""
+        """Return the gradient; a proxy's is NaN if differences fail."""
         try:
             return self.value_and_gradient(w)[1]
         except DifferenceError:
