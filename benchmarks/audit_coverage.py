@@ -1,6 +1,6 @@
 """Do the audit's intervals hold the true values? 200 seeded cases of each kind.
 
-python benchmarks/audit_coverage.py --cases 200
+python benchmarks/audit_coverage.py
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from proxyprox import (
 )
 from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.report import Audit
+
+RECORD = Path(__file__).parents[1] / "docs/results/audit/coverage.json"
 
 
 def quadratic(rng: np.random.Generator, d: int) -> Problem:
@@ -156,8 +158,7 @@ def coverage_table(file: Path) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--output", type=Path, help="Where to keep the figures.")
+    parser.add_argument("--output", type=Path, default=RECORD, help="Where to keep the figures.")
     chosen = parser.parse_args()
     figures = {"cases": chosen.cases, "confidence": 0.95, "kinds": measure(chosen.cases)}
-    if chosen.output is not None:
-        write_record(chosen.output, figures, measures=["src/proxyprox/diagnostics"])
+    write_record(chosen.output, figures, measures=["src/proxyprox/diagnostics"])

@@ -2,26 +2,20 @@
 
 For every case, SGD and ProxyProx (subproblems solved) run with each step size of their grids
 until the suboptimality, averaged over the seeds, is ε for the last iterate or for the mean of all
-iterates, whichever is sooner; the fewest target gradients count. Takes about an hour and a
-half on one idle core, and is written to a file that ``audit_verdicts.py`` reads.
-
-    PROXYPROX_DATA=… python benchmarks/audit_truth.py --output benchmarks/results/truth.json
+iterates, whichever is sooner; the fewest target gradients count. ``audit_verdicts.py`` runs it; all
+targets with six seeds take about an hour and a half on one idle core.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
-from concurrent.futures import ProcessPoolExecutor
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from audit_cases import PROXIES, Case, cases, target
+from audit_cases import PROXIES, Case, target
 from proxyprox import SGD, Problem, ProxyProx, minimize
 from proxyprox.diagnostics.curvature import best_scale
 from proxyprox.inner.exact import minimise_exactly
@@ -118,27 +112,3 @@ def truth(case: Case, seeds: tuple[int, ...]) -> dict[str, Any]:
         else plain,
         "seconds": time.perf_counter() - begun,
     }
-
-
-def main() -> None:
-    """Run every case that the file does not hold yet."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="Runs of every step size.")
-    parser.add_argument("--only", nargs="*", help="Data sets to run; all of them by default.")
-    chosen = parser.parse_args()
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    known = json.loads(chosen.output.read_text()) if chosen.output.exists() else []
-    done = {(r["dataset"], r["proxy"]) for r in known}
-    wanted = [c for c in cases() if not chosen.only or c.dataset in chosen.only]
-    todo = [c for c in wanted if (c.dataset, c.proxy) not in done]
-    with ProcessPoolExecutor(chosen.workers) as pool:
-        for found in pool.map(partial(truth, seeds=SEEDS[: chosen.seeds]), todo):
-            known.append(found)
-            chosen.output.write_text(json.dumps(known, indent=1))
-            print(found["dataset"], found["proxy"], f"{found['seconds']:.1f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()

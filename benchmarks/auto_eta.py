@@ -1,14 +1,14 @@
 """``ProxyProx(eta="auto")`` and ``SGD("auto")`` against the best of a grid of constant step sizes.
 
-Run ``python benchmarks/auto_eta.py [--processes N] [--only TEXT] [--half fixed] [--seeds 5] [--part
-grid]``. For every problem of :mod:`auto_cases` and K = 100, 300, 1000, the automatic step size runs
+Run ``python benchmarks/auto_eta.py [--processes N] [--only TEXT] [--half fixed] [--seeds 5]``. For
+every problem of :mod:`auto_cases` and K = 100, 300, 1000, the automatic step size runs
 once a seed, its re-evaluations counted as target gradients. Its suboptimality after K of them is
 divided by that of the best constant η × {last iterate, uniform mean}, picked afterwards with the
 true loss: twelve η with a proxy, seventeen for SGD, the median over the same seeds and batches.
 
-Every run is kept in ``benchmarks/results/auto_eta.json``, so that an interrupted one resumes;
-``--fresh`` repeats what was asked for. ``--summary FILE`` writes the short record of what is kept
-and runs nothing, unless ``--against RECORD`` has the best constant steps: then the rules run anew.
+The best constant steps are those of the record, in which no code of ours takes part; ``--grids``
+runs them anew. Every run is kept in ``benchmarks/results/auto_eta.json`` for
+``--resume``. A part of the problems is only printed.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from grid_runs import EXACT, ROUGH, SMALL, Grid
 
 KS = (100, 300, 1000)
 RESULTS = Path(__file__).parent / "results" / "auto_eta.json"
+RECORD = Path(__file__).parents[1] / "docs/results/auto_eta/auto_eta.json"
 
 PROXY_GRID = 4.0 ** np.arange(-5, 7)
 """Step sizes of ProxyProx, in units of 1/H."""
@@ -297,45 +298,39 @@ def show(ratio: float | None) -> str:
 
 
 def main() -> None:
-    """Run what is missing and print the summary, or write the record of what is kept."""
+    """Run the automatic steps, and write the record beside the best constant ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--only", default="", help="problems whose name contains this")
     parser.add_argument("--half", choices=(FIXED, REPORTED))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--part", choices=PARTS, help="the grids, ProxyProx or SGD; default all")
-    parser.add_argument("--fresh", action="store_true", help="repeat runs that are kept")
-    parser.add_argument("--summary", type=Path, help="write the short record here")
-    parser.add_argument(
-        "--against", type=Path, help="a record with the best constant steps: no grid is run"
-    )
+    parser.add_argument("--resume", action="store_true", help="keep runs of a call broken off")
+    parser.add_argument("--summary", type=Path, default=RECORD, help="write the short record here")
+    parser.add_argument("--grids", action="store_true", help="run the constant steps again, too")
     given = parser.parse_args()
     threadpool_limits(1)
 
     def wanted(cell: Cell) -> bool:
         return given.only in cell.name and given.half in (None, cell.half)
 
-    kept = load()
-    earlier = json.loads(given.against.read_text())["methods"] if given.against else {}
-    parts = (
-        [given.part] if given.part else [part for part in PARTS if part in METHODS or not earlier]
-    )
-    if given.summary is None or earlier:
-        jobs = [
-            (part, cell, seed)
-            for part in parts
-            for cell in filter(wanted, PARTS[part]())
-            for seed in range(given.seeds)
-            if given.fresh or str(seed) not in kept[part].get(cell.name, {})
-        ]
-        fill(kept, jobs, given.processes)
+    kept = load() if given.resume else {part: {} for part in PARTS}
+    earlier = {} if given.grids else json.loads(RECORD.read_text(encoding="utf-8"))["methods"]
+    parts = [given.part] if given.part else [p for p in PARTS if p in METHODS or not earlier]
+    jobs = [
+        (part, cell, seed)
+        for part in parts
+        for cell in filter(wanted, PARTS[part]())
+        for seed in range(given.seeds)
+        if str(seed) not in kept[part].get(cell.name, {})
+    ]
+    fill(kept, jobs, given.processes)
     record = make_record(kept, wanted, given.seeds, earlier)
     for method, found in record["methods"].items():
         print(method, found["summary"], f"incomplete: {found['incomplete']}", sep="\n")
-    if given.summary is not None:
-        write_record(
-            given.summary, record, measures=["src/proxyprox/stepsizes", "src/proxyprox/methods"]
-        )
+    measures = ["src/proxyprox/stepsizes", "src/proxyprox/methods"]
+    if given.summary != RECORD or not (given.only or given.half or given.part):
+        write_record(given.summary, record, measures=measures)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Do plans arrive? Audit, plan, run the plan as a user would, compare with what it promised.
 
-    PROXYPROX_DATA=… python benchmarks/plan_cases.py --output docs/results/audit/plans.json
+    PROXYPROX_DATA=… python benchmarks/plan_cases.py
 
 A case is a target, a proxy, an accuracy and a seed. The end of its run is told in units of ε, or
 of what the plan expects where its budget ends before ε. The optimum is computed exactly. The
@@ -27,6 +27,7 @@ from experiments import datasets
 from experiments.records import write_record
 from proxyprox.diagnostics.audit import audit, plan
 
+RECORD = Path(__file__).parents[1] / "docs/results/audit/plans.json"
 SHARES = (0.05, 0.01)
 """ε as shares of the start's suboptimality."""
 
@@ -196,7 +197,7 @@ def plans_table(file: Path) -> str:
 def main() -> None:
     """Run both halves, or the targets that are named."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--output", type=Path, help="Where to keep the record.")
+    parser.add_argument("--output", type=Path, default=RECORD, help="Where to keep the record.")
     parser.add_argument("--only", nargs="*", help="Targets to run; all of them by default.")
     chosen = parser.parse_args()
     record: dict[str, Any] = {}
@@ -210,7 +211,7 @@ def main() -> None:
                 print(f"{name}: {ends} ({sum(x['seconds'] for x in last):.0f} s)", flush=True)
         record[half] = {"counts": count(lines), "cases": lines}
         print(half, record[half]["counts"], flush=True)
-    if chosen.output is not None:
+    if chosen.output != RECORD or not chosen.only:
         write_record(chosen.output, record, measures=["src/proxyprox/diagnostics"])
 
 

@@ -1,10 +1,11 @@
 """Tables larger than memory: ours on Dask against L-BFGS, dask-ml, SGD and a pass in plain NumPy.
 
-Run ``python benchmarks/scale.py FOLDER --gb 8 --methods pass ours lbfgs --output OUT``.
-Tables are made in FOLDER by ``scale_data.py``. Every method and size is a process of its own with a
-cluster of two workers of 1 GiB; its seconds begin when the cluster stands. Runs that
-OUT/scale.json has are skipped (``--again`` repeats them). ``--limit 3`` gives driver and workers a
-hard limit of 1 GiB of data each. To limit all processes together use a cgroup:
+Run ``python benchmarks/scale.py``, which makes the record in about five minutes on two cores, or
+with a folder for the tables and ``--gb 8 --methods pass ours lbfgs --output OUT``. Tables are made
+by ``scale_data.py``. Every method and size is a process of its own with a cluster of two workers of
+1 GiB; its seconds begin when the cluster stands. ``--resume`` keeps the runs that OUT/scale.json
+has. ``--limit 3`` gives driver and workers a hard limit of 1 GiB of data each. To limit all
+processes together use a cgroup:
 ``systemd-run --scope -p MemoryMax=3G -p MemorySwapMax=0 python benchmarks/scale.py …``.
 
 A pass is one reading of all rows: that which draws the sample and those of line searches included.
@@ -24,6 +25,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -36,6 +38,7 @@ import scipy.linalg
 import scipy.optimize
 
 from _memory import PeakMemory
+from experiments.records import write_record
 from scale_data import (
     LABEL,
     NumpyPasses,
@@ -44,6 +47,13 @@ from scale_data import (
     read_group,
     row_groups,
 )
+
+RESULTS = Path(__file__).parents[1] / "docs/results/scale"
+PLAN = {
+    "0.2": ("ours", "lbfgs_zero", "lbfgs_scaled", "sgd"),
+    "1": ("pass", "ours", "lbfgs_scaled"),
+}
+"""What the record has: plain L-BFGS and SGD on a small table, the others on a larger one."""
 
 L2, SAMPLE, WORKERS = 1e-6, 20_000, 2
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
@@ -380,6 +390,9 @@ def limit_data(gib: float) -> None:
 # -- all of them --------------------------------------------------------------------------------
 
 
+MEASURES = ["src/proxyprox/dask", "src/proxyprox/methods/quasi_newton.py"]
+
+
 def measure(method: str, table: Path, trace: Path, given: Any, optimum: float | None) -> dict:
     """Return the record of one run in a process of its own."""
     trace.unlink(missing_ok=True)
@@ -473,6 +486,8 @@ def page_table(path: Path) -> str:
     runs = list(json.loads(path.read_text())["sizes"].values())[-1]
     rows, best = list[list[str]](), runs["optimum"]["optimum"]
     for method in ("ours", "lbfgs_zero", "lbfgs_scaled"):
+        if method not in runs:
+            continue
         trace = runs[method]["trace"]
         passes, seconds = first_at(trace, best, 1e-6)
         reached = passes is not None and np.isfinite(passes)
@@ -481,6 +496,15 @@ def page_table(path: Path) -> str:
         rows.append([METHODS[method][0], *cells, f"{runs[method]['peak_mib']} MiB"])
     head = ["", "passes to (L − L*)/L* ≤ 1e-6", "seconds", "peak memory, all processes"]
     return markdown(head, rows)
+
+
+def setup_words(path: Path) -> str:
+    """Return what the largest table of the record is."""
+    size, runs = list(json.loads(path.read_text())["sizes"].items())[-1]
+    return (
+        f"{runs['rows']:,} rows of 50 correlated columns (condition number "
+        f"{runs['optimum']['condition']:,.0f}), {size} GB of Parquet"
+    )
 
 
 def pass_table(record: dict[str, Any]) -> str:
@@ -547,13 +571,14 @@ def draw(record: dict[str, Any], size: str, path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path, help="where tables are, or are made")
-    parser.add_argument("--gb", nargs="+", default=["0.2"], help="sizes, such as 1 2 4 8")
-    parser.add_argument("--methods", nargs="+", default=["pass", "ours", "lbfgs"])
-    parser.add_argument("--output", type=Path, default=Path("scale"))
-    parser.add_argument("--cap", type=float, default=1800, help="seconds that a run may take")
+    folder = Path(tempfile.gettempdir()) / "proxyprox_scale"
+    parser.add_argument("folder", type=Path, nargs="?", default=folder, help="for the tables")
+    parser.add_argument("--gb", nargs="+", default=[*PLAN], help="sizes, such as 1 2 4 8")
+    parser.add_argument("--methods", nargs="+", help="by default those of the record")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--cap", type=float, default=300, help="seconds that a run may take")
     parser.add_argument("--limit", type=float, default=0, help="GiB of data in all processes")
-    parser.add_argument("--again", action="store_true", help="repeat runs that are recorded")
+    parser.add_argument("--resume", action="store_true", help="keep runs that are recorded")
     for name in ("child", "trace", "table"):
         parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     parser.add_argument("--optimum", type=float, help=argparse.SUPPRESS)
@@ -563,18 +588,18 @@ def main() -> None:
             limit_data(given.limit)
         METHODS[given.child][1](Path(given.table), Trace(Path(given.trace), given.optimum))
         return
-    if unknown := set(given.methods) - set(METHODS):
+    if unknown := set(given.methods or []) - set(METHODS):
         parser.error(f"--methods {' '.join(unknown)}: must be of {', '.join(METHODS)}")
     given.output.mkdir(parents=True, exist_ok=True)
     path = given.output / "scale.json"
-    record = json.loads(path.read_text()) if path.exists() else {"sizes": {}}
+    kept = given.resume and path.exists()
+    record = json.loads(path.read_text()) if kept else {"sizes": {}}
     for size in given.gb:
         table = make_table(given.folder, float(size))
         runs = record["sizes"].setdefault(size, {"rows": count_rows(table)})
-        methods = [m for m in METHODS if m in given.methods or m == "optimum"]
-        for method in methods:
-            again = given.again and method in given.methods
-            if runs.get(method, {}).get("ended") == "yes" and not again:
+        wanted = given.methods or PLAN.get(size, PLAN["1"])
+        for method in [m for m in METHODS if m in wanted or m == "optimum"]:
+            if runs.get(method, {}).get("ended") == "yes":
                 continue
             optimum = runs.get("optimum", {}).get("optimum")
             print(f"{size} GB, {METHODS[method][0]} …", end=" ", flush=True)
@@ -587,17 +612,14 @@ def main() -> None:
                 f"{time.perf_counter() - begun:.0f} s, ended: {runs[method]['ended']}", flush=True
             )
             memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-            command = f"`python benchmarks/scale.py FOLDER`, last with `{' '.join(sys.argv[2:])}`"
             record["machine"] = {
-                "command": command, "cores": os.cpu_count(), "memory": memory,
-                "system": platform.platform(terse=True),
+                "command": f"`{' '.join(['python', *sys.argv])}`", "cores": os.cpu_count(),
+                "memory": memory, "system": platform.platform(terse=True),
             }  # fmt: skip
             record["sizes"] = dict(sorted(record["sizes"].items(), key=lambda item: float(item[0])))
-            path.write_text(json.dumps(record, indent=1) + "\n")
+            write_record(path, record, measures=MEASURES)
             (given.output / "report.md").write_text(tables(record))
-    (given.output / "report.md").write_text(tables(record))
-    for size in record["sizes"]:
-        draw(record, size, given.output / f"figure_{size}gb.png")
+    draw(record, list(record["sizes"])[-1], given.output / "figure.png")
     print(tables(record))
 
 

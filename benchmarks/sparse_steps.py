@@ -1,13 +1,13 @@
 """``eta="auto"`` on sparse rows and wide means, in batches of 1 to 8, against constant steps.
 
-Run ``python benchmarks/sparse_steps.py [--half reported] [--part auto] [--only TEXT] [--json
-FILE]``. For every problem of :mod:`sparse_cases` the automatic step size runs once a seed (eight
-seeds), with the proxy or without, its re-evaluations counted as target gradients. Two things count:
-no run ends above its start, and the worst seed's suboptimality after 300 target gradients, divided
-by that of the best constant η × {last iterate, mean}, picked afterwards with the true loss, the
-median of four of the seeds.
+Run ``python benchmarks/sparse_steps.py [--half fixed] [--part sgd] [--only TEXT] [--json FILE]
+[--grids]``. For every problem of :mod:`sparse_cases` the automatic step size runs once a seed
+(eight seeds), with the proxy or without, its re-evaluations counted as target gradients. Two things
+count: no run ends above its start, and the worst seed's suboptimality after 300 target gradients,
+divided by that of the best constant η × {last iterate, mean}, picked afterwards with the true loss,
+the median of four of the seeds.
 
-Grids do not depend on the rule: they are kept in ``benchmarks/results/sparse_grids.json``.
+Grids do not depend on the rule: the best constant steps are taken from the record.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from sparse_cases import cells
 
 K, SEEDS, GRID_SEEDS = 300, 8, 4
 PROXY_GRID = 4.0 ** np.arange(-5, 3)
+RECORD = Path(__file__).parents[1] / "docs/results/auto_eta/sparse_steps.json"
 GRIDS = Path(__file__).parent / "results" / "sparse_grids.json"
 
 LIMIT = 4.0
@@ -129,25 +130,25 @@ def sparse_table(file: Path) -> str:
 def main() -> None:
     """Run what is asked for; print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--half", choices=(FIXED, REPORTED))
-    parser.add_argument("--part", choices=METHODS)
+    parser.add_argument("--half", choices=(FIXED, REPORTED), default=REPORTED)
+    parser.add_argument("--part", choices=METHODS, default="auto")
     parser.add_argument("--only", default="", help="problems whose name contains this")
-    parser.add_argument("--json", type=Path, help="write the record here")
-    parser.add_argument("--against", type=Path, help="a record with the best constant steps")
+    parser.add_argument("--json", type=Path, default=RECORD, help="write the record here")
+    parser.add_argument("--grids", action="store_true", help="run the constant steps again, too")
     given = parser.parse_args()
     threadpool_limits(1)
     np.seterr(all="ignore")
     GRIDS.parent.mkdir(exist_ok=True)
     kept = json.loads(GRIDS.read_text()) if GRIDS.exists() else {}
-    earlier = json.loads(given.against.read_text())["methods"] if given.against else {}
+    earlier = {} if given.grids else json.loads(RECORD.read_text(encoding="utf-8"))["methods"]
     record: dict[str, Any] = {"K": K, "seeds": SEEDS, "limit": LIMIT, "methods": {}}
-    for part in [given.part] if given.part else METHODS:
+    for part in [given.part]:
         rows: dict[str, Any] = {}
         print(f"\n`{METHODS[part]}`\n")
         print("| problem | half | median ratio | worst seed | above start | best η·H |")
         print("|---|---|---|---|---|---|")
         for cell in problems(part):
-            if given.only not in cell.name or given.half not in (None, cell.half):
+            if given.only not in cell.name or given.half != cell.half:
                 continue
             key = f"{cell.half}: {cell.name}"
             known = earlier.get(METHODS[part], {}).get("problems", {}).get(key)
@@ -174,10 +175,9 @@ def main() -> None:
         record["methods"][METHODS[part]] = {"summary": halves, "problems": rows}
         for half, figures in halves.items():
             print(f"\n{half}: {figures}")
-    if given.json is not None:
-        write_record(
-            given.json, record, measures=["src/proxyprox/stepsizes", "src/proxyprox/methods"]
-        )
+    measures = ["src/proxyprox/stepsizes", "src/proxyprox/methods"]
+    if given.json != RECORD or not given.only:
+        write_record(given.json, record, measures=measures)
 
 
 if __name__ == "__main__":
