@@ -48,16 +48,7 @@ from proxyprox.checkpoint import refuse_damage, require_kind
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
-from proxyprox.oracle import (
-    Purchase,
-    Query,
-    Step,
-    Told,
-    answer_query,
-    charge,
-    copying,
-    price,
-)
+from proxyprox.oracle import Purchase, Query, Step, Told, answer_query, charge, copying, price
 from proxyprox.problems.problem import facts_of, halves_of
 from proxyprox.result import Budget, Result, Status
 

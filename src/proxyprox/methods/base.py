@@ -228,7 +228,7 @@ class Method:
         eta = getattr(self, "eta", None)
         rule = Constant(math.nan) if eta is None else as_step_size(eta)
         if isinstance(rule, AutoStep) and not self.uses_proxy:
-            return WithoutProxy(rule)
+            return WithoutProxy()
         return rule
 
     def defaults(self) -> Defaults | None:

@@ -66,11 +66,11 @@ import contextlib
 import functools
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from proxyprox._util.arrays import Vector, changed, dot, norm, same_point, square
-from proxyprox._util.validation import instance, message, positive
+from proxyprox._util.validation import message, positive
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems.quadratic import NotConvexError
 from proxyprox.stepsizes.base import (
@@ -119,6 +119,11 @@ class AutoStepPolicy:
     power : int
         That of k in the weights of means: of noise, of squared gradients, of differences, and of
         the long average. The short average has ``(1 + power)² − 1``.
+    trust : float
+        Distances beyond this many times the lower bound are not believed, without a proxy.
+    blind_probe : float
+        Length of the first step without a proxy if the second batch may not be evaluated twice:
+        then no scale is shown after it.
     """
 
     grow: float = 2.0
@@ -133,9 +138,14 @@ class AutoStepPolicy:
     fade: float = 0.9
     accuracy: float = 0.1
     power: int = 3
+    trust: float = 6.0
+    blind_probe: float = 0.03
 
 
-def share(k: int, power: int = AutoStepPolicy.power) -> float:
+POLICY = AutoStepPolicy()
+
+
+def share(k: int, power: int = POLICY.power) -> float:
     """Return the newest one's share in a mean with weights of about ``k**power``."""
     return min(1.0, (1 + power) / (k + 1 + power))
 
@@ -173,7 +183,7 @@ class Averages:
 
     @staticmethod
     def _late(k: int) -> float:
-        return share(k, (1 + AutoStepPolicy.power) ** 2 - 1)
+        return share(k, (1 + POLICY.power) ** 2 - 1)
 
     @property
     def answer(self) -> Vector:
@@ -192,12 +202,12 @@ class Noise:
     damping: float = 1.0
     damping_count: int = 0
 
-    def with_batch(self, policy: AutoStepPolicy, k: int, newest: float, known: bool) -> Noise:
+    def with_batch(self, k: int, newest: float, known: bool) -> Noise:
         """Update both noise levels with this batch's."""
         if k == 0 or (k == 1 and not known):
             # The first batch alone may say nothing about its noise: take the second's for both.
             return changed(self, recent=newest, spread=newest)
-        recent = newest + policy.fade * (self.recent - newest)
+        recent = newest + POLICY.fade * (self.recent - newest)
         return changed(self, recent=recent, spread=self.spread + share(k) * (newest - self.spread))
 
     def with_gain(self, k: int, drift: float, excess: float = 1.0) -> Noise:
@@ -256,7 +266,7 @@ class Growth:
     level: float = 0.0
     shown: bool = False
 
-    def with_batch(self, policy: AutoStepPolicy, signals: Signals, noise: float) -> Growth:
+    def with_batch(self, signals: Signals, noise: float) -> Growth:
         r"""Update ℓ with a batch that was evaluated at both ends of the last step s.
 
         .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
@@ -277,14 +287,14 @@ class Growth:
             return changed(self, shown=False)
         if signals.half_gap_change is not None:
             change = signals.half_gap_change
-        past = ((self.compared + 1) / (seen.k + 1)) ** policy.power
+        past = ((self.compared + 1) / (seen.k + 1)) ** POLICY.power
         if 0 < noise < self.level:
             # Both sums shrink with the curvature: what was measured in noisier times would rule.
             past *= square(noise / self.level)
         curvature = past * self.curvature + max(0.0, dot(whole, step) / squared)
         noise_change = past * self.noise_change + dot(change, change) / squared
         value = noise_change / curvature if curvature > 0 else self.value
-        value = min(value, policy.surprise * self.value or math.inf)
+        value = min(value, POLICY.surprise * self.value or math.inf)
         apart = norm(change) > rounding * norm(whole)
         return Growth(value, noise_change, curvature, seen.k, noise, apart)
 
@@ -303,7 +313,7 @@ class Similarity:
         """How fast ∇h changes along the path, in either direction."""
         return max(self.delta, -self.mean / self.weight if self.weight else 0.0)
 
-    def with_curvature(self, policy: AutoStepPolicy, q: float | None) -> Similarity:
+    def with_curvature(self, q: float | None) -> Similarity:
         r"""Update δ with the curvature of h along the last step, if it is known.
 
         .. math:: q = \frac{\langle \nabla h(w_k) - \nabla h(w_{k-1}), w_k - w_{k-1}\rangle}
@@ -319,8 +329,8 @@ class Similarity:
         """
         if q is None:
             return self
-        mean, weight = policy.fade * self.mean + q, policy.fade * self.weight + 1
-        peak = max(q, policy.fade * self.peak)
+        mean, weight = POLICY.fade * self.mean + q, POLICY.fade * self.weight + 1
+        peak = max(q, POLICY.fade * self.peak)
         return Similarity(max(0.0, mean / weight, peak), mean, weight, peak)
 
     def at_least(self, peak: float) -> Similarity:
@@ -462,12 +472,7 @@ class AutoStep(StepSize):
     A method without a proxy leaves noisy gradients to :class:`DistanceStep`.
     """
 
-    policy: AutoStepPolicy = field(default_factory=AutoStepPolicy, repr=False)
-
     measures: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        instance("policy", self.policy, AutoStepPolicy, "an AutoStepPolicy")
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = True) -> AutoState:
         """Return what is known before the first step; without a proxy, h is L itself."""
@@ -484,24 +489,24 @@ class AutoStep(StepSize):
         # Exact gradients are all of one batch: the point before has been answered already.
         if not state.repeatable or state.exact or state.previous is None:
             return None
-        due = k <= self.policy.every or k % self.policy.every == 0
+        due = k <= POLICY.every or k % POLICY.every == 0
         return state.previous.w if due or state.leaps.going else None
 
     def observe(self, state: AutoState, seen: Observation) -> AutoState:
         """Measure with a batch's gradients; ``eta`` and the gain are for this step."""
-        policy, old, k, signals = self.policy, state, seen.k, compare(state, seen)
+        old, k, signals = state, seen.k, compare(state, seen)
         exact, undo, last, path = seen.noise == 0, None, None, state.path
         excess = 1.0 if exact else self._excess(state, signals)
         newest = noise_of(state, signals) / square(excess)
-        noise = state.noise.with_batch(policy, k, newest, seen.noise is not None)
-        growth = state.growth.with_batch(policy, signals, noise.recent)
+        noise = state.noise.with_batch(k, newest, seen.noise is not None)
+        growth = state.growth.with_batch(signals, noise.recent)
         if signals.step is not None and state.linear is not None:
             # With a penalty, the step to w has shown a subgradient of it; else this is rounding.
             gradient = signals.difference - state.linear - signals.step / state.eta
             path = changed(path, averages=path.averages.with_gradient(k, gradient, seen.w))
         # If δ = 0 is known, what subproblems without a solution have shown fades.
         q = 0.0 if state.same_curvature else signals.q
-        similarity = state.similarity.with_curvature(policy, q)
+        similarity = state.similarity.with_curvature(q)
         noise = noise.with_gain(k, similarity.rate * path.moved, excess)
         state = changed(state, noise=noise, growth=growth, similarity=similarity, path=path)
         if k == 0:
@@ -509,7 +514,7 @@ class AutoStep(StepSize):
         elif old.leaps.going:
             eta, leaps = self._leap(state, signals)
         else:
-            eta, leaps = policy.grow * state.eta, state.leaps
+            eta, leaps = POLICY.grow * state.eta, state.leaps
         if leaps is not state.leaps:
             state = changed(state, leaps=leaps)
         eta = min(eta, self._limit(state, k, old.leaps.going))
@@ -519,7 +524,7 @@ class AutoStep(StepSize):
             undo = Restart(old.previous.w, old.previous.anchor, known)
             if not exact:
                 # What was measured at a point too far says nothing about the way there.
-                eta = max(policy.caution * old.eta, eta)
+                eta = max(POLICY.caution * old.eta, eta)
                 similarity = old.similarity.at_least(1 / eta)
                 leaps = changed(old.leaps, going=False)
                 state = changed(old, leaps=leaps, path=old.before, similarity=similarity)
@@ -540,7 +545,7 @@ class AutoStep(StepSize):
             return 1.0
         noise, drift = state.noise, state.similarity.rate * state.path.moved
         explained = math.sqrt(square(noise.error**0.5 + drift) + noise.recent)
-        believed = self.policy.surprise * explained
+        believed = POLICY.surprise * explained
         size = norm(signals.difference - state.linear)
         return max(1.0, size / believed) if believed > 0 else 1.0
 
@@ -551,8 +556,8 @@ class AutoStep(StepSize):
         """
         H = seen.smoothness if seen.noise == 0 and state.proxied else None
         if H is not None and 0 < H < math.inf:
-            return self.policy.bold / H, state.leaps
-        length, steepness = self.policy.probe * max(1.0, norm(seen.w)), norm(seen.gradient)
+            return POLICY.bold / H, state.leaps
+        length, steepness = POLICY.probe * max(1.0, norm(seen.w)), norm(seen.gradient)
         return length / steepness if steepness > 0 else length, Leaps(going=True)
 
     def _leap(self, state: AutoState, signals: Signals) -> tuple[float, Leaps]:
@@ -562,33 +567,33 @@ class AutoStep(StepSize):
         far; what it shows decides on the next. A batch that shows nothing, since its rows share no
         column with the last step, is no reason for one.
         """
-        policy, seen, growth, whole = self.policy, signals.seen, state.growth, signals.whole
+        seen, growth, whole = signals.seen, state.growth, signals.whole
         exact, curvature = seen.noise == 0, curvature_along(whole, signals.step)
         if not curvature > 0 or not (exact or growth.shown or not state.repeatable):
-            return policy.grow * state.eta, changed(state.leaps, going=not exact)
+            return POLICY.grow * state.eta, changed(state.leaps, going=not exact)
         steepness = max(norm(seen.gradient), math.sqrt(state.noise.spread))
         if exact:
-            eta = (policy.bold if state.proxied else 1.0) / curvature
+            eta = (POLICY.bold if state.proxied else 1.0) / curvature
             return eta, Leaps(reach=eta * steepness)
-        allowed = policy.growth / growth.value if growth.shown else 1 / curvature
-        eta = policy.caution * allowed
-        longest = max(policy.leap * state.path.farthest / steepness, policy.grow * state.eta)
-        reach, until = min(eta, longest) * steepness, seen.k + policy.patience - 1
+        allowed = POLICY.growth / growth.value if growth.shown else 1 / curvature
+        eta = POLICY.caution * allowed
+        longest = max(POLICY.leap * state.path.farthest / steepness, POLICY.grow * state.eta)
+        reach, until = min(eta, longest) * steepness, seen.k + POLICY.patience - 1
         return min(eta, longest), Leaps(eta > longest, until, reach)
 
     def _limit(self, state: AutoState, k: int, leaping: bool) -> float:
         """Return the largest η that δ, ℓ and, except for a leap, noise and distance allow."""
-        policy, path, delta, growth = self.policy, state.path, state.similarity.delta, state.growth
+        path, delta, growth = state.path, state.similarity.delta, state.growth
         # Beyond it, the quadratic term is lost in rounding.
         limit, level = 1 / sys.float_info.epsilon, state.noise.damping * state.noise.spread
         if delta > 0:
             limit = min(limit, 1 / delta)
         if growth.value > 0:
-            limit = min(limit, policy.growth / (state.noise.damping * growth.value))
+            limit = min(limit, POLICY.growth / (state.noise.damping * growth.value))
         if leaping or level == 0:
             return limit
         if growth.value > 0 and k < state.leaps.patience:
-            return min(limit, policy.surprise * path.farthest / math.sqrt(level))
+            return min(limit, POLICY.surprise * path.farthest / math.sqrt(level))
         distance = max(norm(path.averages.long - state.start), state.leaps.reach)
         return min(limit, distance / math.sqrt((k + 1) * level) or math.inf)
 
@@ -617,14 +622,14 @@ class AutoStep(StepSize):
         self, state: AutoState, k: int, linear: Vector, centre: Vector, solve: Solve
     ) -> tuple[Vector, AutoState]:
         """Solve the subproblem, with a smaller η if it is not convex or nearly singular."""
-        policy, step, same = self.policy, state.step, state.eta
+        step, same = state.step, state.eta
         assert step is not None
         state = changed(state, linear=linear, step=changed(step, centre=centre))
         if step.gap is not None and state.proxied and not state.leaps.going and is_due(k):
             state = changed(state, noise=self._perturb(state, step.gap, linear, centre, solve))
         noisy, eta = state.noise.spread > 0, state.eta
         known = max(norm(centre - state.start), state.path.moved, state.leaps.reach)
-        longest = (policy.grow if noisy else policy.leap) * known if known > 0 else math.inf
+        longest = (POLICY.grow if noisy else POLICY.leap) * known if known > 0 else math.inf
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError, NotConvexError):
                 w = solve(linear, centre, eta)
@@ -632,7 +637,7 @@ class AutoStep(StepSize):
                     return w, state if eta == same else changed(state, eta=eta)
                 if noisy:
                     # Too long for what is known, which says nothing about the proxy.
-                    eta = eta / policy.grow
+                    eta = eta / POLICY.grow
                     continue
             # The proxy curves downwards by 1/η or more: a quarter of η for a while.
             eta = eta / 4
@@ -645,7 +650,7 @@ class AutoStep(StepSize):
         """Find out how far a sample of the noise moves the solution of a subproblem."""
         eta = horizon(state.eta, state.path.time, state.similarity.rate)
         # Enough to see the shift that is expected.
-        accuracy = self.policy.accuracy * max(state.noise.damping, self.policy.accuracy)
+        accuracy = POLICY.accuracy * max(state.noise.damping, POLICY.accuracy)
         residual = max(accuracy * norm(gap), sys.float_info.min)
         try:
             moved = solve(linear + gap, centre, eta, residual=residual)
@@ -693,23 +698,6 @@ def noise_of(state: AutoState, signals: Signals) -> float:
     level, error = state.noise.recent, state.noise.error
     explained = max(level / (level + error), 0.5) if level + error > 0 else 0.5
     return dot(gap, gap) * explained
-
-
-@dataclass(frozen=True)
-class DistanceStepPolicy:
-    """The numbers of the rule, fixed with ``benchmarks/auto_eta.py`` (``docs/results/auto_eta``).
-
-    Attributes
-    ----------
-    trust : float
-        Distances beyond this many times the lower bound are not believed.
-    blind_probe : float
-        Length of the first step in units of max(1, ‖w_0‖) if the second batch may not be evaluated
-        twice. The other rule's ``probe`` is that of a step after which it will show a scale.
-    """
-
-    trust: float = 6.0
-    blind_probe: float = 0.03
 
 
 @dataclass(frozen=True)
@@ -772,8 +760,6 @@ class DistanceStep(StepSize):
     "Learning-rate-free learning by D-adaptation", ICML 2023, for the lower bound.
     """
 
-    policy: DistanceStepPolicy = field(default_factory=DistanceStepPolicy)
-
     measures: ClassVar[bool] = True
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = False) -> DistanceState:
@@ -797,12 +783,12 @@ class DistanceStep(StepSize):
             pull = state.linear + (seen.w - state.previous) / state.eta
             averages = averages.with_gradient(k, seen.gradient - pull, seen.w)
         if k == 0:
-            probe = AutoStepPolicy.probe if state.repeatable else self.policy.blind_probe
+            probe = POLICY.probe if state.repeatable else POLICY.blind_probe
             length = probe * max(1.0, norm(seen.w))
             eta = length / size if size > 0 else length
         else:
             scale = self._scale(state, seen)
-            eta = scale or AutoStepPolicy.grow * state.eta
+            eta = scale or POLICY.grow * state.eta
             reach = max(reach, scale * max(state.square**0.5, size))
         mean = state.square + share(k) * (square(size) - state.square)
         state = changed(state, averages=averages, square=mean, reach=reach, asked=seen.w)
@@ -818,15 +804,15 @@ class DistanceStep(StepSize):
         change = seen.gradient - again[0]
         slope, size = dot(change, seen.w - state.previous), square(norm(change))
         allowed = slope / size if size > 0 else 0.0
-        return max(0.0, min(allowed, AutoStepPolicy.leap**2 * state.eta))
+        return max(0.0, min(allowed, POLICY.leap**2 * state.eta))
 
     def limit(self, state: DistanceState, k: int) -> float:
         """Return the largest η that the distance and the gradients allow."""
         distance = state.farthest
         if state.repeatable:
             travelled = max(norm(state.averages.long - state.start), state.reach)
-            distance = min(travelled, max(self.policy.trust * state.proven, state.reach))
-            distance *= AutoStepPolicy.grow if state.averages.lag > 0 else 1.0
+            distance = min(travelled, max(POLICY.trust * state.proven, state.reach))
+            distance *= POLICY.grow if state.averages.lag > 0 else 1.0
         if state.square == 0 or distance == 0:
             return math.inf
         return distance / math.sqrt((k + 1) * state.square)
@@ -839,9 +825,9 @@ class DistanceStep(StepSize):
         for _ in range(TRIES):
             with contextlib.suppress(NonFiniteError):
                 w = solve(linear, centre, eta)
-                if known == 0 or norm(w - centre) <= AutoStepPolicy.grow * known:
+                if known == 0 or norm(w - centre) <= POLICY.grow * known:
                     return w, changed(state, eta=eta, linear=linear)
-            eta /= AutoStepPolicy.grow
+            eta /= POLICY.grow
         return solve(linear, centre, eta), changed(state, eta=eta, linear=linear)
 
     def end_step(self, state: DistanceState, k: int, w: Vector) -> DistanceState:
@@ -873,33 +859,25 @@ def _of_rule(name: str) -> Any:
 class WithoutProxy(StepSize):
     """Measure the step size of a method without a proxy; what its ``eta="auto"`` stands for.
 
-    Parameters
-    ----------
-    exact : AutoStep
-        The rule for exact gradients.
-    distance : DistanceStep
-        The rule for noisy ones.
+    Exact gradients are the business of :class:`AutoStep`, noisy ones of :class:`DistanceStep`.
     """
-
-    exact: AutoStep
-    distance: DistanceStep = field(default_factory=DistanceStep, repr=False)
 
     measures: ClassVar[bool] = True
     states: ClassVar[tuple[type, ...]] = (AutoState,)
 
     def rule(self, state: Any) -> StepSize:
         """Return the rule that a state belongs to."""
-        return self.distance if isinstance(state, DistanceState) else self.exact
+        return DistanceStep() if isinstance(state, DistanceState) else AutoStep()
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = False) -> Any:
         """Return the state for noisy gradients: the first answer tells whether they are exact."""
-        return self.distance.init(w0, problem)
+        return DistanceStep().init(w0, problem)
 
     def observe(self, state: Any, seen: Observation) -> Any:
         """Measure with a batch's gradients; the first ones show whether they are exact."""
         if seen.k == 0 and seen.noise == 0 and isinstance(state, DistanceState):
             # Exact gradients: curvature limits the steps, and without a proxy h is L itself.
-            state = self.exact.init(state.start, None, uses_proxy=False)
+            state = AutoStep().init(state.start, None, uses_proxy=False)
         return self.rule(state).observe(state, seen)
 
     # The rest is the business of the rule that is chosen.
