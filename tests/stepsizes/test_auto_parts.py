@@ -9,10 +9,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.problems.problem import halves_of
-from proxyprox.stepsizes.auto import (
-    AutoStep,
-    Point,
-)
+from proxyprox.stepsizes.auto import AutoStep, Point
 from proxyprox.stepsizes.base import Observation
 
 

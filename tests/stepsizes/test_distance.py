@@ -8,19 +8,6 @@ import pytest
 import proxyprox as pp
 
 
-@pytest.fixture(scope="module")
-def separable():
-    rng = np.random.default_rng(1)
-    X = (rng.random((2000, 40)) < 0.3).astype(float)
-    return pp.logistic_regression(X, X @ rng.normal(size=40) > 0, l2=1e-6, batch_size=64)
-
-
-# -- the parts ------------------------------------------------------------------------------
-
-
-# -- runs -----------------------------------------------------------------------------------
-
-
 def test_it_costs_one_gradient_more(target):
     result = pp.minimize(pp.Problem(target), method=pp.SGD("auto"), steps=200, rng=0)
     assert result.ledger.target_gradients == 201
@@ -39,22 +26,6 @@ def test_the_scale_of_the_loss_does_not_matter(target, scale):
     assert np.allclose(run(scale), run(1.0), rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_nearly_separable_data_are_fitted_about_as_by_the_best_step_size():
-    """A rule that stays within the curvature ends at about four times the tuned loss."""
-    X, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
-    rows = (y == 3) | (y == 8)
-    digits = pp.logistic_regression(X[rows] / 16, y[rows] == 8, l2=1e-5, batch_size=32)
-    problem, seeds, H = pp.Problem(digits), range(3), digits.smoothness
-
-    def loss(method):
-        runs = [pp.minimize(problem, method=method, steps=300, rng=seed) for seed in seeds]
-        return np.median([digits.value(run.w) for run in runs])
-
-    tuned = min(loss(pp.SGD(eta / H)) for eta in (5, 25, 125))
-    assert loss(pp.SGD("auto")) < 2 * tuned
-
-
 def test_a_penalty_is_minimised_too(target):
     problem = pp.Problem(target, penalty=pp.L1(0.02))
     result = pp.minimize(problem, method=pp.SGD("auto"), steps=500, rng=0)
@@ -62,19 +33,6 @@ def test_a_penalty_is_minimised_too(target):
     best = pp.minimize(exact, method=pp.SGD(1 / target.smoothness), steps=300)
     fall = problem.value(np.zeros(8)) - problem.value(best.w)
     assert problem.value(result.w) - problem.value(best.w) < 0.03 * fall
-
-
-@pytest.mark.parametrize(("penalty", "stopped"), [(None, 1), (None, 33), (pp.L1(0.01), 2)])
-def test_a_saved_run_goes_on_bit_for_bit(separable, tmp_path, penalty, stopped):
-    problem = pp.Problem(separable, penalty=penalty)
-    call = {"problem": problem, "method": pp.SGD("auto"), "rng": 5}
-    answers = []
-    whole = pp.minimize(**call, steps=50, callback=lambda step: answers.append(step.answer))
-    first = pp.minimize(**call, steps=stopped, checkpoint=tmp_path / "run")
-    assert first.w.tobytes() == answers[stopped - 1].tobytes()
-    resumed = pp.minimize(**call, steps=50, checkpoint=tmp_path / "run")
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    assert resumed.last.tobytes() == whole.last.tobytes()
 
 
 # -- losses that are nearly linear ---------------------------------------------------------
@@ -85,25 +43,17 @@ def hinge(margin):
     return np.where(margin < 0.5, 0.75 - margin, short**2), np.where(margin < 0.5, -1, -2 * short)
 
 
-def deviation(residual):
-    size = np.sqrt(1e-4 + residual**2)
-    return size, residual / size
-
-
-@pytest.mark.parametrize("loss", [hinge, pytest.param(deviation, marks=pytest.mark.slow)])
-def test_bounded_gradients_do_not_let_steps_run_away(loss):
+def test_bounded_gradients_do_not_let_steps_run_away():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 10)) + 1
     y = 3 * X.sum(1) + rng.standard_t(2, size=500)
-    signs = np.where(y > np.median(y), 1.0, -1.0)
-    if loss is hinge:
-        X, y = signs[:, None] * X, np.zeros(500)
+    X *= np.where(y > np.median(y), 1.0, -1.0)[:, None]
 
     def value(w):
-        return loss(X @ w - y)[0].mean() + 5e-3 * w @ w
+        return hinge(X @ w)[0].mean() + 5e-3 * w @ w
 
     def gradient(w, rows=slice(None)):
-        return X[rows].T @ loss(X[rows] @ w - y[rows])[1] / len(y[rows]) + 1e-2 * w
+        return X[rows].T @ hinge(X[rows] @ w)[1] / len(X[rows]) + 1e-2 * w
 
     target = pp.FunctionObjective(gradient, value=value, sample=lambda r: r.integers(500, size=32))
     problem, start = pp.Problem(target), np.zeros(10)
