@@ -33,33 +33,22 @@ from proxyprox.problems.protocols import Batch, Facts, Work
 from proxyprox.sklearn.inputs import stack_rows
 
 Array = Any
-# A method of a GLM with its arguments.
-Question = tuple[Any, ...]
-
 
 # -- what the workers do ------------------------------------------------------------------------
 
 
-class Job(NamedTuple):
-    """What a pass is to ask the losses of blocks of rows."""
-
-    transformer: Any
-    intercept: bool
-    family: Family
-    questions: Sequence[Question]
-
-
-def ask_partition(number: int, part: Any, job: Job) -> list[Any]:
+def ask_partition(number: int, part: Any, job: Any) -> list[Any]:
     """Return the weight of a partition's rows, and the answers of its blocks' losses times it."""
+    transformer, intercept, family, questions = job
     totals: list[Any] = []
-    for X, y, s in tables.read_blocks(*tables.open_partition(part), job.transformer):
+    for X, y, s in tables.read_blocks(*tables.open_partition(part), transformer):
         weight = float(len(y) if s is None else s.sum())
         if not weight:
             continue
-        design = Design(X, intercept=job.intercept, checked=True)
-        loss = GLM(design, Encoded(job.family.encode(y)), job.family, sample_weight=s)
+        design = Design(X, intercept=intercept, checked=True)
+        loss = GLM(design, Encoded(family.encode(y)), family, sample_weight=s)
         with np.errstate(over="ignore", invalid="ignore"):
-            answers = [getattr(loss, name)(*arguments) for name, *arguments in job.questions]
+            answers = [getattr(loss, name)(*arguments) for name, *arguments in questions]
         flat = chain.from_iterable(a if isinstance(a, tuple) else (a,) for a in answers)
         totals = add_answers([totals, [weight, *(weight * answer for answer in flat)]])
     return totals
@@ -252,7 +241,7 @@ class PartitionedDesign:
 
     def mean(self, purpose: str, family: Family, questions: Any) -> list[Any]:
         """Return the answers of the losses of all partitions, averaged by weight."""
-        job = Job(self._transformer, self.intercept, family, questions)
+        job = self._transformer, self.intercept, family, questions
         weight, *sums = self.engine.run(purpose, self.table, ask_partition, job, add_answers)
         return [total / weight for total in sums]
 

@@ -65,22 +65,16 @@ class Table(NamedTuple):
     transformer: Any
 
 
-class Block(NamedTuple):
-    """Some rows of a partition in float64."""
-
-    X: Any
-    y: Array
-    weights: Array | None
-
-
 def open_partition(part: Any) -> tuple[Any, Any, Any]:
     """Return a partition's inputs, labels and weights, if there are any."""
     X, y, *weights = part() if callable(part) else part
     return X, y, weights[0] if weights else None
 
 
-def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterator[Block]:
-    """Yield a partition's rows in small blocks."""
+def read_blocks(
+    X: Any, y: Any, weights: Any, transformer: Any = None
+) -> Iterator[tuple[Any, Array, Array | None]]:
+    """Yield inputs, labels and weights of a partition's rows in small blocks of float64."""
     y, weights = (None if part is None else np.asarray(part) for part in (y, weights))
     if transformer is not None and len(y):
         X = transformer.transform(as_frame(X))
@@ -89,7 +83,7 @@ def read_blocks(X: Any, y: Any, weights: Any, transformer: Any = None) -> Iterat
     step = max(1, BLOCK * rows // max(X.nnz if scipy.sparse.issparse(X) else rows * width, 1))
     for start in range(0, rows, step):
         some = slice(start, min(start + step, rows))
-        yield Block(_numbers(X, some), y[some], None if weights is None else weights[some])
+        yield _numbers(X, some), y[some], None if weights is None else weights[some]
 
 
 def as_frame(X: Any) -> Any:
@@ -248,10 +242,8 @@ def read_parquet(
     if not files:
         raise ValueError(message("path", path, "a Parquet file or a folder of such files"))
     schemas = {each.path: dict(_columns(each.physical_schema)) for each, _ in files}
-    special, known = (
-        [name for name in (label, weight) if name is not None],
-        [*chain(*schemas.values())],
-    )
+    special = [name for name in (label, weight) if name is not None]
+    known = [*chain(*schemas.values())]
     chosen = [name for name in dict.fromkeys(known) if name not in special]
     if columns is not None:
         chosen = check.as_list("columns", columns, "a list of column names")
