@@ -1,14 +1,15 @@
 """Are the audit's verdicts right? Proxies from perfect to adversarial, against tuned runs.
 
-    python benchmarks/audit_verdicts.py [--targets iris] [--seeds 2]
+    python benchmarks/audit_verdicts.py [--targets iris] [--seeds 5]
 
 Right: the choice that the verdict makes (SGD, the proxy as it is, the proxy scaled) needs at most
 ``SLACK`` times the target gradients of the best choice; ``audit_truth.py`` runs them all. Its grids
 are a factor of 2 and 5 wide, so smaller differences are not told apart by it. Cases in which
 nothing arrives within the cap are left out, and counted. If the audit is unsure, its leaning is
 judged, and the number of such cases is said. The rule was made on ``TUNED_ON``, mended after a look
-at ``TESTED_ON``, and tried on ``HELD_OUT``, five times in all; the three smallest of those are what
-is run by default, in five minutes on one core.
+at ``TESTED_ON``, and tried on ``HELD_OUT``, five times in all; two small ones of those are what is
+run by default, with five seeds, in five minutes on one core. With two seeds the least of a grid is
+too low by chance: the finer grid of SGD profits more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.report import Verdict
 
 RECORD = Path(__file__).parents[1] / "docs/results/audit/verdicts.json"
-SMALL = ("iris", "redundant", "friedman")
+SMALL = ("iris", "friedman")
 SLACK = 1.5
 OPTIONS = {"DO_NOT_USE": "sgd", "USE": "plain", "USE_SCALED": "scaled"}
 
@@ -169,7 +170,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     names = (*TUNED_ON, *TESTED_ON, *HELD_OUT)
     parser.add_argument("--targets", nargs="*", choices=names, default=SMALL)
-    parser.add_argument("--seeds", type=int, default=2, help="Runs of every step size.")
+    parser.add_argument("--seeds", type=int, default=5, help="Runs of every step size.")
     parser.add_argument("--output", type=Path, default=RECORD, help="Where to keep the record.")
     chosen = parser.parse_args()
     found = []
