@@ -141,7 +141,7 @@ def report(title: str, part: list[dict[str, Any]]) -> None:
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
-    """Return a record, infinite where JSON says null."""
+    """Return a record; what JSON calls null is infinite."""
     lines = json.loads(file.read_text(encoding="utf-8"))
     for line in lines:
         needed = line["truth"].items()
