@@ -162,10 +162,12 @@ def test_the_audit_says_what_each_is_worth():
 
 def test_arguments_are_checked_before_anything_is_paid():
     a = five()["a"]
+    circle = [a]
+    circle.append(circle)
     for kind, name, proxy in (
         (ValueError, "proxy", []), (ValueError, "proxy", {}), (TypeError, "proxy", [a, 3]),
         (ValueError, "proxies", [a, pp.Quadratic(np.eye(2))]),
-        (ValueError, "proxy", {1: a, "1": a}),
+        (ValueError, "proxy", {1: a, "1": a}), (ValueError, "proxy", circle),
     ):  # fmt: skip
         with pytest.raises(kind, match=name):
             pp.Problem(TARGET, proxy)
