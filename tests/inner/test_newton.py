@@ -131,3 +131,23 @@ def test_an_inverse_that_has_gone_stale_is_rebuilt_early():
         progress = solve(QuasiNewton(), phi, memory=memory).progress
     assert progress.residual <= 1e-9
     assert progress.steps <= 5
+
+
+def test_no_step_leads_uphill_to_a_flat_place():
+    """Next to a maximum of the slope the Hessian is about zero, and a step as long as it likes."""
+
+    def value(w):
+        return float(-w[0] * np.exp(-(w[0] ** 2) / 2) + 2.5 * (1 + np.tanh(5 * (w[0] - 10))))
+
+    def gradient(w):
+        return -(1 - w**2) * np.exp(-(w**2) / 2) + 12.5 / np.cosh(5 * (w - 10)) ** 2
+
+    def hessian(w):
+        wall = 125 * np.tanh(5 * (w - 10)) / np.cosh(5 * (w - 10)) ** 2
+        return np.diag(w * (3 - w**2) * np.exp(-(w**2) / 2) - wall)
+
+    proxy, start = FunctionProxy(value, gradient, hessian=hessian), np.array([-1e-3])
+    phi = Subproblem(proxy, np.zeros(1), np.zeros(1), math.inf)
+    found = solve(Newton(), phi, start)
+    assert found.progress.steps > 1
+    assert value(found.w) < value(start)

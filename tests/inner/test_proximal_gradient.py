@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
-from proxyprox import L1, FunctionProxy, linear_regression, logistic_regression
+from proxyprox import L1, FunctionProxy, Quadratic, linear_regression, logistic_regression
 from proxyprox.inner import ProximalGradient, Subproblem
-from proxyprox.stopping import Residual
+from proxyprox.stopping import Residual, StronglyConvex
 
 RNG = np.random.default_rng(0)
 SMALLEST = Residual(1e-300)
@@ -85,3 +85,20 @@ def test_where_only_rounding_moves_it_ends_soon(penalty, known):
     found = solve(again, SMALLEST, start=there)
     assert len(calls) < 300
     np.testing.assert_allclose(found.w, there, atol=1e-12)
+
+
+def test_the_residual_is_measured_only_if_the_rule_may_hold():
+    """Far from zero too: the rule is about the way from the centre."""
+    proxy, centre, calls = linear_regression(X, Y), np.full(12, 50.0), []
+    counted = FunctionProxy(proxy.value, lambda w: calls.append(1) or proxy.gradient(w))
+    phi = Subproblem(counted, 0.1 - proxy.gradient(centre), centre, 100.0, L1(0.05))
+    progress = solve(phi, StronglyConvex(1e-4)).progress
+    assert progress.steps > 5
+    assert len(calls) <= progress.steps + 6
+
+
+def test_steps_grow_with_the_root_of_the_condition():
+    for condition in (1e2, 1e4):
+        proxy = Quadratic(np.diag(np.geomspace(1 / condition, 1, 12)))
+        phi = Subproblem(proxy, np.ones(12), np.zeros(12), np.inf)
+        assert solve(phi, Residual(1e-6)).progress.steps < 25 * condition**0.5
