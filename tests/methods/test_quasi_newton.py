@@ -594,3 +594,19 @@ def test_a_proxy_in_other_units_does_not_end_a_run_early():
         result = pp.minimize(pp.Problem(target, factor * near))
         assert result.status is pp.Status.CONVERGED
         assert target.value(result.w) - least < 1e-8 * (np.log(2) - least), factor
+
+
+def test_what_the_model_says_is_left_is_about_the_gap():
+    target = table()
+    start = np.zeros(target.dim)
+    least = target.value(minimise_exactly(target, start))
+    run = pp.Run(pp.Problem(target, target.subsample(100, rng=0)), start, method=BFGS)
+    for steps in range(1, 15):
+        advance(run, target)
+        left, whole = run.method.gaps(run.state.method)
+        value = run.state.method.value
+        assert math.isnan(left) == (steps < 3)
+        if steps >= 3:
+            assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
+            # The way from w0 is known: what is left is the rest.
+            assert whole - left == pytest.approx(target.value(start) - value)
