@@ -279,8 +279,8 @@ class Method:
         return False
 
     def note(self, state: Any) -> str:
-        """Return a sentence for the result's message; empty by default."""
-        return ""
+        """Return a sentence for the result's message: the state's ``note``, if it has one."""
+        return str(getattr(state, "note", "") or "")
 
     def promise(self, state: Any) -> float:
         """Return an upper bound on what the next step is to gain; NaN if none is known."""

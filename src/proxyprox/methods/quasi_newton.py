@@ -334,7 +334,10 @@ class Metric:
         along = curvature.bends([s for s, _, _ in pairs]) / np.array([sy for _, _, sy in pairs])
         length = np.array([curvature.unit * float(s @ s) / sy for s, _, sy in pairs])
         weight = policy.fade ** np.arange(len(pairs))[::-1]
-        scales, shifts = self.scales(along), np.logspace(*policy.grid)
+        scales, shifts = np.logspace(*policy.grid)[::2], np.logspace(*policy.grid)
+        # None makes the proxy flatter than the target along every step. One step along which the
+        # proxy is far too steep does not make it too steep everywhere.
+        scales = scales[scales * along.min() >= min(along.min(), 1.0) * 0.99]
         ratio = scales[:, None, None] * along + shifts[:, None] * length
         misfit = (ratio - np.log(ratio)) @ weight
         if not quadratic:
@@ -352,15 +355,6 @@ class Metric:
                 return self
         lowest = 0.0 if quadratic else self.shift / policy.slowest
         return replace(self, scale=float(scales[row]), shift=max(float(shifts[column]), lowest))
-
-    @staticmethod
-    def scales(along: Array) -> Array:
-        """Return the c to try: none makes the proxy flatter than the target along every step.
-
-        One step along which the proxy is far too steep does not make it too steep everywhere.
-        """
-        grid = np.logspace(*QuasiNewtonPolicy.grid)[::2]
-        return np.asarray(grid[grid * along.min() >= min(along.min(), 1.0) * 0.99])
 
     def promised(self, curvature: Curvature, gradient: Array, decrease: float) -> Metric:
         """Return the metric with the smallest λ whose step promises no more than a decrease."""
@@ -552,10 +546,6 @@ class ProxyBFGS(Method):
             ratio = min(float(falls[-1] / falls[0]) ** (1 / (len(falls) - 1)), 0.99)
             left = max(left, float(falls[-1]) * ratio / (1 - ratio))
         return left, state.fall + losses[0] - losses[-1] + left
-
-    def note(self, state: QuasiNewtonState) -> str:
-        """Say why the run did not begin at the proxy's minimum."""
-        return state.note
 
     def tell(self, state: QuasiNewtonState, answers: Answers, step: OuterStep) -> QuasiNewtonState:
         """Judge the trial and find the next one."""
