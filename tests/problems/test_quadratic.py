@@ -27,6 +27,7 @@ def test_value_and_derivatives_are_the_sums_they_stand_for(library):
     np.testing.assert_allclose(array(loss.gradient(library(w))), gradient, rtol=1e-12)
     np.testing.assert_allclose(array(loss.hessian(library(w))), P, atol=0)
     np.testing.assert_allclose(array(loss.hvp(library(w), library(v))), P @ v, rtol=1e-12)
+    np.testing.assert_array_equal(array(loss.zeros()), np.zeros(6))
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
