@@ -311,6 +311,19 @@ def test_a_simulator_that_is_blind_for_the_policy_gives_way_to_the_gradient():
     np.testing.assert_allclose(found.w, 1.0, atol=0.1)
 
 
+def test_a_plateau_is_crossed_in_the_direction_of_the_last_move():
+    # As at a saturated actuator: nothing slopes between 1 and 2, and the cost falls beyond.
+    def value(w):
+        return 12.0 - float(min(w[0], 1) + np.clip(w[0] - 2, 0, 6))
+
+    def slope(w):
+        return -np.array([1.0 if w[0] < 1 or 2 < w[0] < 8 else 0.0])
+
+    problem = pp.Problem((value, slope), pp.Quadratic(1e9 * np.eye(1)))
+    found = pp.minimize(problem, np.zeros(1), method=GuardedProxyProx(4.0), steps=12)
+    assert value(found.w) < 10
+
+
 def test_the_simulators_minimum_has_a_small_gradient_or_a_warning(world):
     found = world.proxy.minimum()
     first = np.linalg.norm(world.proxy.gradient(world.proxy.zeros()))

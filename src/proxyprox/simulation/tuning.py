@@ -40,7 +40,7 @@ from proxyprox.stopping import Relative, Steps
 
 @dataclass(frozen=True)
 class GuardedState:
-    """The trial point, the last accepted one with its answer, and the best one."""
+    """The trial point, the point that steps start from, and the best one with its answer."""
 
     w: Vector
     k: int
@@ -48,9 +48,12 @@ class GuardedState:
     gradient: Vector
     value: float
     best: Vector
+    best_gradient: Vector
     best_value: float
+    move: Vector
     factor: float = 1.0
     start_value: float = math.nan
+    start_slope: float = math.nan
     turned: list[int] = field(default_factory=list)
     reach: float = math.inf
     plain: bool = False
@@ -63,10 +66,11 @@ class GuardedProxyProx(Method):
 
     A trial that costs more than ``(1 + tolerance)`` times the lowest cost so far, more than three
     times what the first one did, or is not finite, is turned back: the next trial starts from the
-    last accepted point, with its gradient and a quarter of η, and is at most a quarter as far away.
+    best point, with its gradient and a quarter of η, and is at most a quarter as far away.
     It goes along the gradient alone, as SGD does, if the one before followed the simulator, and the
     other way round; so does a trial if the simulator promises next to nothing, as at a saturated
-    actuator. After a trial that is the cheapest so far η and the distance double again; after
+    actuator. If nothing slopes at the best point, as where all actions are at their bounds, the
+    last move is made again, four times as long. After a trial that is the cheapest so far η and the distance double again; after
     another η is halved. No step is longer than ``change``. The answer is the point with the lowest
     observed cost.
 
@@ -120,7 +124,8 @@ class GuardedProxyProx(Method):
     def init(self, w0: Vector, problem: Any) -> GuardedState:
         """Start at w0, of which nothing is known yet."""
         bound = self.change or self._length(w0) or math.inf
-        return GuardedState(w0, 0, w0, 0 * w0, math.nan, w0, math.nan, bound=bound)
+        nil = 0 * w0
+        return GuardedState(w0, 0, w0, nil, math.nan, w0, nil, math.nan, nil, bound=bound)
 
     def ask(self, state: GuardedState) -> Request:
         """Ask for cost and gradient at the trial point."""
@@ -141,29 +146,53 @@ class GuardedProxyProx(Method):
         good = all_finite(gradient) and math.isfinite(value) and (first or value <= limit)
         away = self._length(state.w - state.centre)
         if first:
-            state = replace(state, start_value=value)
+            slope = self._slope(gradient)
+            state = replace(state, start_value=value, start_slope=slope)
         if good:
             better = first or value < state.best_value
             state = replace(
-                state, centre=state.w, gradient=gradient, value=value,
-                best=state.w if better else state.best,
-                best_value=value if better else state.best_value,
+                state, centre=state.w, gradient=gradient, value=value, move=state.w - state.centre,
                 factor=min(1.0, 2 * state.factor) if better else state.factor / 2,
-                reach=max(state.reach, 2 * away) if better else state.reach,
             )  # fmt: skip
+            if better:
+                reach = max(state.reach, 2 * away)
+                state = replace(
+                    state, best=state.w, best_gradient=gradient, best_value=value, reach=reach
+                )
         else:
             state = replace(
-                state, factor=state.factor / 4, turned=[*state.turned, state.k + 1],
+                self._back(state), factor=state.factor / 4, turned=[*state.turned, state.k + 1],
                 reach=TUNING.nearer * away, plain=not state.plain,
             )  # fmt: skip
         if first and self.first is not None:
             trial, factor = np.asarray(self.first), 1.0
         else:
+            if self._flat(state):
+                state = self._back(state)
             trial, factor = self._next(state, step)
             promise = -dot(state.gradient, trial - state.centre)
-            if state.plain or not promise > TUNING.promise * abs(state.value):
+            if self._flat(state):
+                trial = state.centre + state.move / TUNING.nearer
+            elif state.plain or not promise > TUNING.promise * abs(state.value):
                 trial = self._along_gradient(state, step)
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
+
+    def _slope(self, gradient: Vector) -> float:
+        return float(norm(gradient * self._units(gradient)))
+
+    def _flat(self, state: GuardedState) -> bool:
+        """Tell whether nothing slopes, as where all actions are at their bounds."""
+        return self._slope(state.gradient) < TUNING.promise * state.start_slope
+
+    @staticmethod
+    def _back(state: GuardedState) -> GuardedState:
+        """Return to the best point, if steps start from another."""
+        if np.array_equal(state.centre, state.best):
+            return state
+        return replace(
+            state, centre=state.best, gradient=state.best_gradient, value=state.best_value,
+            move=0 * state.move,
+        )  # fmt: skip
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
         """Return a step of SGD's to half of the cost, not far beyond the simulator's curvature.
