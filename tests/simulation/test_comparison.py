@@ -102,7 +102,7 @@ def test_a_run_that_broke_anywhere_ends_as_one_that_did_not(tmp_path):
         world.robot.fail_at = set(fail_at)
         target = world.target(journal=tmp_path / name)
         start = world.proxy.minimum() + 0.8
-        given = {"rollouts": 10, "inner_steps": 2, "checkpoint": tmp_path / f"{name}.run"}
+        given = {"rollouts": 10, "checkpoint": tmp_path / f"{name}.run"}
         return world, target, lambda: tune(target, world.proxy, start, **given)
 
     world, _, call = run("whole")
@@ -139,7 +139,7 @@ def test_luck_is_not_taken_for_a_gain():
         start = world.proxy.minimum()
         robot = Lottery(world.robot, seed, start)
         target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy))
-        tuned = tune(target, world.proxy, start, rollouts=14, inner_steps=1, rng=seed)
+        tuned = tune(target, world.proxy, start, rollouts=14, rng=seed)
         kept.append(np.array_equal(tuned.w, start))
         seen = seen_of(target, world.proxy, [start], since=0)
         lowest.append(np.array_equal(min(seen, key=lambda one: one.mean).w, start))

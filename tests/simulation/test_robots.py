@@ -179,12 +179,12 @@ def test_the_guard_ends_no_worse_than_the_start_where_plain_steps_diverge():
     world = World(force=-0.6, noise=0.0)  # the robot's motor turns the other way
     start, target = np.array([-0.3, -0.3, 0.0]), world.target()
     before = target.evaluate(start, 5).mean
-    given = {"rollouts": 10, "eta": 5.0}
-    tuned = tune(target, world.proxy, start, **given)
+    tuned = tune(target, world.proxy, start, rollouts=10, eta=5.0)
     assert target.evaluate(tuned.w, 5).mean <= 1.1 * before
     assert "turned back" in tuned.result.message
-    plain = tune(world.target(), world.proxy, start, guard=False, **given)
-    assert not target.evaluate(plain.result.last, 5).mean <= 1.1 * before
+    problem = pp.Problem(world.target(), world.proxy)
+    plain = pp.minimize(problem, start, method=pp.ProxyProx(5.0), steps=5, rng=0)
+    assert not target.evaluate(plain.last, 5).mean <= 1.1 * before
 
 
 def test_no_step_is_longer_than_the_change_that_is_allowed(world):

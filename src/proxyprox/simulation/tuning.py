@@ -37,6 +37,9 @@ from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
 from proxyprox.stopping import Relative, Steps
 
+# Steps of Gauss and Newton in the simulator for each real step.
+INNER_STEPS = 5
+
 
 @dataclass(frozen=True)
 class GuardedState:
@@ -70,7 +73,7 @@ class GuardedProxyProx(Method):
     It goes along the gradient alone, as SGD does, if the one before followed the simulator, and the
     other way round; so does a trial if the simulator promises next to nothing, as at a saturated
     actuator. If nothing slopes at the best point, as where all actions are at their bounds, the
-    last move is made again, four times as long. After a trial that is the cheapest so far η and the distance double again; after
+    last move is made again. After a trial that is the cheapest so far η and the distance double again; after
     another η is halved. No step is longer than ``change``. The answer is the point with the lowest
     observed cost.
 
@@ -172,7 +175,7 @@ class GuardedProxyProx(Method):
             trial, factor = self._next(state, step)
             promise = -dot(state.gradient, trial - state.centre)
             if self._flat(state):
-                trial = state.centre + state.move / TUNING.nearer
+                trial = state.centre + state.move
             elif state.plain or not promise > TUNING.promise * abs(state.value):
                 trial = self._along_gradient(state, step)
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
@@ -306,8 +309,6 @@ def tune(
     change: float | None = None,
     scales: Sequence[float] | None = None,
     tolerance: float = 0.1,
-    guard: bool = True,
-    inner_steps: int = 5,
     rng: int = 0,
     checkpoint: str | os.PathLike[str] | None = None,
     callback: Callable[[Step], Any] | None = None,
@@ -347,10 +348,6 @@ def tune(
     tolerance : float
         Relative increase of the observed cost that noise may explain, and by which the answer's
         cost may exceed that of the first policy.
-    guard : bool
-        Whether steps are accepted and rejected by observed costs, and the answer is checked.
-    inner_steps : int
-        Steps of the inner solver, Gauss and Newton's, in the simulator for each real step.
     rng : int
         Seed of the resets.
     checkpoint : path-like, optional
@@ -409,51 +406,41 @@ def tune(
     )
     if given is not None and not np.allclose(start, given, rtol=1e-6, atol=1e-9):
         start = given
-    found, retrained = None, None
+    found = None
     if identify is not False:
-        first = target.sample(np.random.default_rng(seed))
-        made = target.collect(start, first)
+        made = target.collect(start, target.sample(np.random.default_rng(seed)))
         if isinstance(target.estimator, TrajectoryAdjoint):
             made = [target.estimator.with_states(one) for one in made]
         found = proxy.fit(made, names)
         proxy = found.proxy
-        retrained = target.journal.remember(
-            f"retrained {seed} {about} {names}", lambda: _retrained(proxy, start)
-        )
         if isinstance(target.estimator, TrajectoryAdjoint):
             target = target.with_estimator(replace(target.estimator, simulator=proxy))
-    if eta is None:
-        top = float(
-            target.journal.remember(
-                f"eta {seed} {about} {names}", lambda: np.array(proxy.top_curvature(start))
-            )
-        )
+
+    def plan() -> Vector:
+        """Return the step size, and the first trial if the simulator was fitted."""
+        top = proxy.top_curvature(start)
         scale = TUNING.eta if found is None else TUNING.eta_fitted
-        eta = scale / top if math.isfinite(top) and top > 0 else 1.0
-    method: Any = GuardedProxyProx(
-        eta,
-        change,
-        tolerance if guard else 1e300,
-        units,
-        None if retrained is None else tuple(retrained.tolist()),
+        own = scale / top if math.isfinite(top) and top > 0 else 1.0
+        return np.append(own, [] if found is None else _retrained(proxy, start))
+
+    own, *first = target.journal.remember(f"plan {seed} {about} {names}", plan).tolist()
+    method = GuardedProxyProx(
+        own if eta is None else eta, change, tolerance, units, tuple(first) or None
     )
-    stop = Steps(inner_steps) | Relative(1e-2)
-    saver = None if checkpoint is None else Checkpoint(checkpoint, every_steps=1)
     checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
     result = minimize(
-        Problem(target, proxy), start, method=method, inner=Newton(), stop=stop, rng=seed,
-        budget=Budget(target_samples=rollouts), observers=[Reserve(checks)] if guard else [],
-        checkpoint=saver, callback=callback,
+        Problem(target, proxy), start, method=method, inner=Newton(),
+        stop=Steps(INNER_STEPS) | Relative(1e-2), rng=seed,
+        budget=Budget(target_samples=rollouts), observers=[checks], callback=callback,
+        checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every_steps=1),
     )  # fmt: skip
-    seen = ""
-    if guard:
-        checks.run(result)
-        chosen, text = checks.choose(result)
-        # The losses of a result are what was observed while policies were chosen: low by luck.
-        fun, seen = checks.describe(chosen)
-        text = f"{result.message} {text}".rstrip()
-        result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
-    return Tuned(result.w, result, target.ledger, found, proxy, seen)
+    checks.spend(result)
+    chosen, text = checks.choose(result)
+    # The losses of a result are what was observed while policies were chosen: low by luck.
+    fun, seen = checks.describe(chosen)
+    text = f"{result.message} {text}".rstrip()
+    result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
+    return Tuned(chosen, result, target.ledger, found, proxy, seen)
 
 
 def _retrained(proxy: SimulatorProxy, start: Vector) -> Vector:
@@ -498,22 +485,7 @@ def observed(
     return found
 
 
-class Reserve(Watcher):
-    """Keeps rollouts back for checks while it is not clear that there is a gain."""
-
-    def __init__(self, checks: _Checks) -> None:
-        self.checks = checks
-
-    def look(self) -> Ending | None:
-        """End the run before a gradient whose rollouts are kept."""
-        if self.run.held:
-            return None
-        ahead = self.run.price(self.run.open_question())["target_samples"]
-        kept = self.checks.keeps(int(self.run.ledger.target_samples + ahead))
-        return Ending(Status.BUDGET_SPENT, "Limit: target_samples.") if kept else None
-
-
-class _Checks:
+class _Checks(Watcher):
     """Keeps rollouts back, and spends them on the answer and on the start until costs tell.
 
     All it knows is in the journal, so that a run that was killed is repeated with the same end.
@@ -545,7 +517,15 @@ class _Checks:
         # The same for all policies: a robot that can repeat a reset runs them from one.
         self._seeds = np.random.default_rng([seed, 3]).integers(1 << 62, size=rollouts).tolist()
 
-    def keeps(self, rollouts: int) -> bool:
+    def look(self) -> Ending | None:
+        """End the run before a gradient whose rollouts are kept."""
+        if self.run.held:
+            return None
+        ahead = self.run.price(self.run.open_question())["target_samples"]
+        kept = self._keeps(int(self.run.ledger.target_samples + ahead))
+        return Ending(Status.BUDGET_SPENT, "Limit: target_samples.") if kept else None
+
+    def _keeps(self, rollouts: int) -> bool:
         """Tell whether no gradient may be had that makes it this many rollouts."""
         if not self._kept or rollouts <= self._rollouts - self._kept:
             return False
@@ -561,7 +541,7 @@ class _Checks:
         seems = evidence.cheapest() is not evidence.first
         return evidence.first is None or (seems and evidence.promising() is None)
 
-    def run(self, result: Result) -> None:
+    def spend(self, result: Result) -> None:
         """Run the policy that seems the cheapest, and the start, until it is trusted or not."""
         if result.status is not Status.BUDGET_SPENT or not self._kept:
             return
