@@ -344,7 +344,7 @@ def run_job(job: Job) -> list[dict[str, Any]]:
         return [{**record, "curve": curve}]
     guard = "unguarded" not in job.method
     curve, tuned = run_ours(arm, "identified" in job.method, few, guard=guard)
-    record |= {"curve": curve, "ledger": tuned.ledger.as_dict()}
+    record |= {"curve": curve, "ledger": vars(tuned.ledger)}
     if tuned.identification is None:
         return [record]
     record["estimates"] = tuned.identification.estimates

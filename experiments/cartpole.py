@@ -108,7 +108,7 @@ def run(kind: str, rollouts: int, estimator: str, seed: int, tilt: float) -> dic
             "parameters": task.dim,
             **{name: found.mean for name, found in costs.items()},
             "aborted": {name: found.aborted for name, found in costs.items()},
-            "ledger": target.ledger.as_dict(),
+            "ledger": vars(target.ledger),
         }  # fmt: skip
 
 

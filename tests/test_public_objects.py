@@ -172,7 +172,6 @@ def of_applications():
         },
         simulation.TrajectoryAdjoint: {"simulator": simulation.SimulatorProxy(*simulator)},
         simulation.RolloutRequest: {"task": task(), "w": np.ones(1), "seed": 0},
-        simulation.estimate_velocities: {"dt": 0.5},
     }  # fmt: skip
 
 

@@ -29,7 +29,6 @@ from proxyprox.simulation.objective import (
 from proxyprox.simulation.robots import (
     GymnasiumRobot,
     SimulatedRobot,
-    estimate_velocities,
     gymnasium_resets,
 )
 from proxyprox.simulation.rollouts import (
@@ -48,32 +47,9 @@ from proxyprox.simulation.systems import FunctionSystem, MuJoCoSystem, Parameter
 from proxyprox.simulation.tuning import GuardedProxyProx, Tuned, tune
 
 __all__ = [
-    "Evaluation",
-    "FunctionSystem",
-    "GuardedProxyProx",
-    "GymnasiumRobot",
-    "Identification",
-    "Limits",
-    "LinearPolicy",
-    "MuJoCoSystem",
-    "Parameter",
-    "Policy",
-    "RobotError",
-    "RolloutBudget",
-    "RolloutBudgetError",
-    "RolloutError",
-    "RolloutJournal",
-    "RolloutLedger",
-    "RolloutObjective",
-    "RolloutRequest",
-    "SimulatedRobot",
-    "SimulatorProxy",
-    "System",
-    "Task",
-    "Trajectory",
-    "TrajectoryAdjoint",
-    "Tuned",
-    "estimate_velocities",
-    "gymnasium_resets",
-    "tune",
-]
+    "Evaluation", "FunctionSystem", "GuardedProxyProx", "GymnasiumRobot", "Identification",
+    "Limits", "LinearPolicy", "MuJoCoSystem", "Parameter", "Policy", "RobotError",
+    "RolloutBudget", "RolloutBudgetError", "RolloutError", "RolloutJournal", "RolloutLedger",
+    "RolloutObjective", "RolloutRequest", "SimulatedRobot", "SimulatorProxy", "System", "Task",
+    "Trajectory", "TrajectoryAdjoint", "Tuned", "gymnasium_resets", "tune",
+]  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,11 +31,10 @@ from proxyprox.simulation.rollouts import (
     Task,
     Trajectory,
 )
-from proxyprox.simulation.systems import stack_paths
 
 REMEDY = (
-    "Gradients through a simulator need the full state: give the robot a state function, "
-    "GymnasiumRobot(env, state=...), or estimate it: TrajectoryAdjoint(..., states=...)."
+    "Gradients through a simulator need the full state: GymnasiumRobot(env, state=...), or "
+    "Trajectory(states=...) with your estimate of it."
 )
 
 
@@ -65,10 +65,6 @@ class RolloutLedger:
     unanswered: int = 0
     evaluations: int = 0
 
-    def as_dict(self) -> dict[str, float]:
-        """Return the counts as a plain dictionary."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return ", ".join(f"{name} {count:,.6g}" for name, count in asdict(self).items() if count)
 
@@ -77,9 +73,9 @@ class RolloutLedger:
 class RolloutBudget:
     """Limits on the columns of a :class:`RolloutLedger`.
 
-    All are checked before a rollout starts. Rollouts, their steps and evaluations are known ahead,
-    so those limits are never exceeded; of seconds and aborted ones the rollout that reaches the
-    limit is the last. A rollout counts when it starts, whether it is answered or not.
+    All are checked before a rollout starts; evaluations do not count. Rollouts and their steps are
+    known ahead, so those limits are never exceeded; of seconds and aborted ones the rollout that
+    reaches the limit is the last. A rollout counts when it starts, answered or not.
 
     Examples
     --------
@@ -91,7 +87,6 @@ class RolloutBudget:
     steps: int | None = None
     seconds: float | None = None
     aborted: int | None = None
-    evaluations: int | None = None
 
     def __post_init__(self) -> None:
         """Check that each is positive."""
@@ -102,8 +97,7 @@ class RolloutBudget:
     def require(self, ledger: RolloutLedger, ahead: dict[str, int]) -> None:
         """Refuse what would exceed a limit."""
         for name, limit in vars(self).items():
-            measuring = "evaluations" in ahead and name in ("rollouts", "steps", "seconds")
-            if limit is None or measuring:
+            if limit is None:
                 continue
             used, coming = getattr(ledger, name), ahead.get(name, 0)
             if used + coming > limit or (not coming and used >= limit):
@@ -257,28 +251,13 @@ Requests = Sequence[RolloutRequest]
 Answers = Sequence[Trajectory]
 
 
-class Estimator(Protocol):
-    """How rollouts become a gradient."""
-
-    biased: bool
-
-    @property
-    def rollouts(self) -> int:
-        """Rollouts of one gradient."""
-
-    def requests(self, task: Task, w: Array, seeds: Array) -> list[RolloutRequest]:
-        """Return what the robot is asked; one seed for each rollout."""
-
-    def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
-        """Return the gradient of the mean cost."""
-
-
 @dataclass(frozen=True)
 class TrajectoryAdjoint:
     """Real states and actions, the simulator's Jacobians: a gradient from a single rollout.
 
     Biased by ``(J_robot − J_simulator)ᵀ``, which is zero if the simulator is right. No theorem
-    of the paper covers it; results say ``biased``. It needs the full state of the robot.
+    of the paper covers it; results say ``biased``. It needs the full state of the robot, or an
+    estimate of it.
 
     Parameters
     ----------
@@ -286,9 +265,6 @@ class TrajectoryAdjoint:
         Whose Jacobians are taken.
     rollouts : int
         Rollouts of a gradient.
-    states : callable, optional
-        ``states(observations)`` estimates the states of a robot that shows only a part of them, as
-        :func:`estimate_velocities` does. Without it such a robot is refused.
 
     Examples
     --------
@@ -298,13 +274,11 @@ class TrajectoryAdjoint:
 
     simulator: Any
     rollouts: int = 2
-    states: Callable[[Array], Array] | None = None
     biased: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the parts."""
         check.whole("rollouts", self.rollouts)
-        check.require_takes("states", self.states, ("observations",))
         if not hasattr(self.simulator, "system"):
             raise TypeError(message("simulator", self.simulator, "a SimulatorProxy"))
 
@@ -314,28 +288,21 @@ class TrajectoryAdjoint:
 
     def gradient(self, task: Task, w: Array, requests: Requests, answers: Answers) -> Array:
         """Return the mean over rollouts; steps that were never taken have no gradient."""
-        full = [self.with_states(one) for one in answers]
         total = np.zeros(task.dim)
-        for states, actions in stack_paths(full):
-            whole = actions.shape[1] == task.horizon
-            total += self.simulator.linearise(w, states, actions, whole=whole).gradient()
+        for one in answers:
+            if one.states is None:
+                allowed = f"of {self.state_size} entries, as the simulator's"
+                raise RolloutError(message("states of a rollout", None, allowed, REMEDY))
+            if len(one.actions):
+                states, actions = one.states[None], one.actions[None]
+                whole = len(one.actions) == task.horizon
+                total += self.simulator.linearise(w, states, actions, whole=whole).gradient()
         return total / len(answers)
 
-    def with_states(self, one: Trajectory) -> Trajectory:
-        """Return a trajectory with its states, estimated where they have to be."""
-        states, size = one.states, self.simulator.system.state_size
-        if self.states is not None:
-            states = np.asarray(self.states(one.observations), dtype=np.float64)
-        if states is None or states.shape[1] != size:
-            shown = "no states" if states is None else f"{states.shape[1]} entries"
-            allowed = f"of {size} entries, as the simulator's"
-            raise RolloutError(message("states of a rollout", Words(shown), allowed, REMEDY))
-        return replace(one, states=states)
-
     @property
-    def state_size(self) -> int | None:
-        """Entries that a robot's states must have; None if they are estimated."""
-        return None if self.states is not None else int(self.simulator.system.state_size)
+    def state_size(self) -> int:
+        """Entries that a robot's states must have."""
+        return int(self.simulator.system.state_size)
 
 
 class Evaluation(NamedTuple):
@@ -426,10 +393,9 @@ class RolloutObjective:
 
     def with_estimator(self, estimator: Any) -> RolloutObjective:
         """Return the same robot and journal with another estimator."""
-        return RolloutObjective(
-            self.task, self.robot, estimator, journal=self.journal, budget=self.budget,
-            timeout=self.timeout,
-        )  # fmt: skip
+        other = copy.copy(self)
+        other.estimator = estimator
+        return other
 
     # -- what a run asks ----------------------------------------------------------------------
 
@@ -464,8 +430,6 @@ class RolloutObjective:
         """How gradients are made, for results."""
         estimator = self.estimator
         text = f"{type(estimator).__name__}, {estimator.rollouts} rollouts each"
-        if getattr(estimator, "states", None) is not None:
-            text += ", states estimated from observations"
         return f"{text}, BIASED: the simulator's Jacobians" if self.biased else text
 
     @property
@@ -491,8 +455,7 @@ class RolloutObjective:
 
     def value_and_gradient(self, w: Vector, batch: Array) -> tuple[float, Vector]:
         """Return the mean cost of a batch's rollouts, and their gradient."""
-        answers = self.collect(w, batch)
-        return self.gradient_from(w, batch, answers)
+        return self.gradient_from(w, batch, self.collect(w, batch))
 
     def gradient_from(
         self, w: Vector, batch: Array, observations: Sequence[Trajectory]
@@ -501,18 +464,14 @@ class RolloutObjective:
 
         An aborted rollout is never left out of the mean.
         """
-        answers = self._checked(batch, observations)
-        cost = float(np.mean([self.task.total(one) for one in answers]))
-        requests, point = self.requests(w, batch), np.asarray(w, dtype=np.float64)
-        return cost, np.asarray(self.estimator.gradient(self.task, point, requests, answers))
-
-    def _checked(self, batch: Array, observations: Sequence[Trajectory]) -> list[Trajectory]:
         size = getattr(self.estimator, "state_size", None)
         answers = [self.task.checked(one, size) for one in observations]
         if len(answers) != len(batch):
             got = Words(f"{len(answers)} rollouts")
             raise RolloutError(message("observations", got, f"{len(batch)}, one for each request"))
-        return answers
+        cost = float(np.mean([self.task.total(one) for one in answers]))
+        requests, point = self.requests(w, batch), np.asarray(w, dtype=np.float64)
+        return cost, np.asarray(self.estimator.gradient(self.task, point, requests, answers))
 
     # -- rollouts -----------------------------------------------------------------------------
 
@@ -541,8 +500,7 @@ class RolloutObjective:
 
     def _keep(self, request: RolloutRequest, given: Any) -> Trajectory:
         """Enter an answer and return it with its costs; states of another width are refused."""
-        # One without states is kept: an estimator with states=... can use it. Costs that the task
-        # computes are computed again when they are read: its cost may change.
+        # Costs that the task computes are computed again when they are read: they may change.
         plain = self.task.readable(given, getattr(self.estimator, "state_size", None))
         try:
             kept = self.task.priced(plain)
@@ -573,10 +531,8 @@ class RolloutObjective:
 
     def begin(self, request: RolloutRequest) -> None:
         """Enter that a rollout begins, if the budget allows it; again for each attempt."""
-        if self.budget is not None:
-            own = "evaluations" if request.evaluation else "rollouts"
-            ahead = {own: 1} if request.evaluation else {own: 1, "steps": self.task.horizon}
-            self.budget.require(self.ledger, ahead)
+        if self.budget is not None and not request.evaluation:
+            self.budget.require(self.ledger, {"rollouts": 1, "steps": self.task.horizon})
         self.journal.start(request)
 
     def collect(self, w: Vector, batch: Array) -> list[Trajectory]:
@@ -595,24 +551,19 @@ class RolloutObjective:
             )
         whole = hasattr(self.robot, "batch")
         for group in [new] if whole and new else [[request] for request in new]:
-            begun, spent = self._begin(group)
+            begun: list[RolloutRequest] = []
+            spent: RolloutBudgetError | None = None
+            for request in group:
+                try:
+                    self.begin(request)
+                except RolloutBudgetError as error:
+                    spent = error
+                    break
+                begun.append(request)
             found |= self._ask(begun)
             if spent is not None:
                 raise spent
         return [one for request in requests if (one := found[request.id]) is not None]
-
-    def _begin(
-        self, group: Sequence[RolloutRequest]
-    ) -> tuple[list[RolloutRequest], RolloutBudgetError | None]:
-        """Enter the rollouts that the budget allows; return them and what refused the others."""
-        begun: list[RolloutRequest] = []
-        for request in group:
-            try:
-                self.begin(request)
-            except RolloutBudgetError as error:
-                return begun, error
-            begun.append(request)
-        return begun, None
 
     def _ask(self, group: Sequence[RolloutRequest]) -> dict[str, Trajectory]:
         """Have rollouts made; all answers that can be used are entered before one is refused."""

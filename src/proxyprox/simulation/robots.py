@@ -364,30 +364,3 @@ def gymnasium_resets(env: Any, n: int, seed: int = 0) -> Array:
         env.reset(seed=seed + k)
         states.append(_mujoco_state(env))
     return np.stack(states)
-
-
-def estimate_velocities(dt: float) -> Callable[[Array], Array]:
-    """Return a function that makes states of observed positions, velocities by differences.
-
-    For robots that show positions only: ``TrajectoryAdjoint(simulator, states=...)``. The gradient
-    then has the error of the differences besides its bias.
-
-    Parameters
-    ----------
-    dt : float
-        Seconds of a control step.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> estimate_velocities(0.5)(np.array([[0.0], [1.0], [2.0]]))
-    array([[0., 2.],
-           [1., 2.],
-           [2., 2.]])
-    """
-    check.positive("dt", dt)
-
-    def estimate(observations: Array) -> Array:
-        return np.hstack([observations, np.gradient(observations, dt, axis=0)])
-
-    return estimate

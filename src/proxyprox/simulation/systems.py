@@ -7,7 +7,7 @@ import inspect
 import numbers
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -279,30 +279,19 @@ class MuJoCoSystem(System):
         return full[1:]
 
 
-class _Quiet:
-    """Keeps MuJoCo from writing warnings to the console and to a file while a block runs."""
+_HANDLER = threading.RLock()
 
-    def __init__(self) -> None:
-        self._lock, self._inside, self._known = threading.Lock(), 0, None
 
-    @contextmanager
-    def __call__(self, mujoco: Any) -> Iterator[None]:
-        with self._lock:
-            # There is one handler for all threads: the first sets it, the last gives it back.
-            if not self._inside:
-                self._known = mujoco.get_mju_user_warning()
-                mujoco.set_mju_user_warning(lambda warning: None)
-            self._inside += 1
+@contextmanager
+def _quietly(mujoco: Any) -> Iterator[None]:
+    """Keep MuJoCo from writing warnings to the console and to a file; one thread at a time."""
+    with _HANDLER:
+        known = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(lambda warning: None)
         try:
             yield
         finally:
-            with self._lock:
-                self._inside -= 1
-                if not self._inside:
-                    mujoco.set_mju_user_warning(self._known)
-
-
-_quietly = _Quiet()
+            mujoco.set_mju_user_warning(known)
 
 
 # -- closed loops ---------------------------------------------------------------------------------
@@ -512,15 +501,3 @@ def draw_starts(resets: Any, rng: np.random.Generator, n: int, size: int) -> Arr
         got = Words(f"shape {made.shape}")
         raise ValueError(message("resets", got, f"states of shape ({n}, {size})"))
     return check.require_finite("resets", made)
-
-
-def stack_paths(trajectories: Sequence[Any]) -> list[tuple[Array, Array]]:
-    """Return states and actions of rollouts, those of one length together."""
-    lengths: dict[int, list[Any]] = {}
-    for one in trajectories:
-        lengths.setdefault(len(one.actions), []).append(one)
-    return [
-        (np.stack([one.states for one in same]), np.stack([one.actions for one in same]))
-        for length, same in sorted(lengths.items())
-        if length
-    ]

@@ -72,10 +72,10 @@ class GuardedProxyProx(Method):
     best point, with its gradient and a quarter of η, and is at most a quarter as far away.
     It goes along the gradient alone, as SGD does, if the one before followed the simulator, and the
     other way round; so does a trial if the simulator promises next to nothing, as at a saturated
-    actuator. If nothing slopes at the best point, as where all actions are at their bounds, the
-    last move is made again. After a trial that is the cheapest so far η and the distance double again; after
-    another η is halved. No step is longer than ``change``. The answer is the point with the lowest
-    observed cost.
+    actuator. If nothing slopes where it starts, as where all actions are at their bounds, the last
+    move is made again, twice as long. After a trial that is the cheapest so far η and the
+    distance double again; after another η is halved. No step is longer than ``change``. The answer
+    is the point with the lowest observed cost.
 
     Parameters
     ----------
@@ -163,19 +163,21 @@ class GuardedProxyProx(Method):
                     state, best=state.w, best_gradient=gradient, best_value=value, reach=reach
                 )
         else:
+            # Back to the best point.
             state = replace(
-                self._back(state), factor=state.factor / 4, turned=[*state.turned, state.k + 1],
+                state, centre=state.best, gradient=state.best_gradient, value=state.best_value,
+                move=0 * state.move, factor=state.factor / 4, turned=[*state.turned, state.k + 1],
                 reach=TUNING.nearer * away, plain=not state.plain,
             )  # fmt: skip
         if first and self.first is not None:
             trial, factor = np.asarray(self.first), 1.0
         else:
-            if self._flat(state):
-                state = self._back(state)
             trial, factor = self._next(state, step)
             promise = -dot(state.gradient, trial - state.centre)
             if self._flat(state):
-                trial = state.centre + state.move
+                # Nobody knows what is there.
+                state = replace(state, reach=min(state.reach, TUNING.nearer * state.bound))
+                trial = state.centre + 2 * state.move
             elif state.plain or not promise > TUNING.promise * abs(state.value):
                 trial = self._along_gradient(state, step)
         return replace(state, w=self._within(state, trial), k=state.k + 1, factor=factor)
@@ -186,16 +188,6 @@ class GuardedProxyProx(Method):
     def _flat(self, state: GuardedState) -> bool:
         """Tell whether nothing slopes, as where all actions are at their bounds."""
         return self._slope(state.gradient) < TUNING.promise * state.start_slope
-
-    @staticmethod
-    def _back(state: GuardedState) -> GuardedState:
-        """Return to the best point, if steps start from another."""
-        if np.array_equal(state.centre, state.best):
-            return state
-        return replace(
-            state, centre=state.best, gradient=state.best_gradient, value=state.best_value,
-            move=0 * state.move,
-        )  # fmt: skip
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
         """Return a step of SGD's to half of the cost, not far beyond the simulator's curvature.
@@ -387,8 +379,7 @@ def tune(
     names: list[str] = []
     if identify is not False:
         names = proxy.parameter_names("identify", None if identify is True else identify)
-        estimated = getattr(target.estimator, "states", None) is not None
-        if not estimated and not getattr(target.robot, "shows_states", True):
+        if not getattr(target.robot, "shows_states", True):
             allowed = "False for a robot without states"
             raise ValueError(message("identify", identify, allowed))
     if checkpoint is not None and os.path.exists(checkpoint) and target.journal.empty():
@@ -409,8 +400,6 @@ def tune(
     found = None
     if identify is not False:
         made = target.collect(start, target.sample(np.random.default_rng(seed)))
-        if isinstance(target.estimator, TrajectoryAdjoint):
-            made = [target.estimator.with_states(one) for one in made]
         found = proxy.fit(made, names)
         proxy = found.proxy
         if isinstance(target.estimator, TrajectoryAdjoint):
@@ -470,8 +459,7 @@ def observed(
         if key in wanted or (since is not None and number >= since):
             wanted.add(key)
             rollouts.setdefault(key, []).append(target.task.checked(one))
-    estimate = getattr(target.estimator, "with_states", lambda one: one)
-    firsts = {key: [estimate(one).states for one in made] for key, made in rollouts.items()}
+    firsts = {key: [one.states for one in made] for key, made in rollouts.items()}
     every = [states for some in firsts.values() for states in some]
     known, found = all(states is not None for states in every), []
     for key, made in rollouts.items():
