@@ -100,6 +100,7 @@ def test_the_trajectory_adjoint_has_the_bias_that_it_says(world):
 
 def test_states_that_the_robot_hides_are_refused_or_estimated(world):
     world.task = Task(LinearPolicy(features, 3, 1), 20, lambda x, u, t: cost(x, u, t))
+
     def priced(request):
         one = world.robot.robot(request)
         x, u = one.states, one.actions

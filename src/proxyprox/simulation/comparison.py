@@ -62,7 +62,7 @@ class TuningPolicy:
 
     @property
     def least(self) -> int:
-        """Degrees of freedom, and pairs, that make a spread known: one is left beside the tails."""
+        """Degrees of freedom that make a spread known: one is left beside the tails."""
         return self.tails + 1
 
 
@@ -81,14 +81,11 @@ class Observed(NamedTuple):
     excess : array
         By how much each should cost more than the mean over resets, because of where it began;
         what a simulator says.
-    starts : tuple of bytes
-        Where each began.
     """
 
     w: Vector
     costs: Array
     excess: Array
-    starts: tuple[bytes, ...]
 
     @property
     def mean(self) -> float:
@@ -97,7 +94,7 @@ class Observed(NamedTuple):
 
     def part(self, rows: slice) -> Observed:
         """Return some of the rollouts."""
-        return Observed(self.w, self.costs[rows], self.excess[rows], self.starts[rows])
+        return Observed(self.w, self.costs[rows], self.excess[rows])
 
     def adjusted(self) -> Observed:
         """Return what the rollouts would have cost from an average reset."""
@@ -111,7 +108,7 @@ class Evidence:
     unlikely for one that costs ``margin`` more than the first. Costs are compared as ratios (as
     differences, where some are not positive). Their spread is pooled over all policies, because
     each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
-    halves the spread. Rollouts of two policies that began in one state make pairs.
+    halves the spread.
 
     The first ``each`` rollouts of a policy are those it was chosen by, and the lowest of many costs
     is low by luck: they only make it promising. Later ones were made to check it, and they decide.
@@ -126,14 +123,12 @@ class Evidence:
         Rollouts of a policy before any check.
     margin : float
         By how much, relatively, the answer's cost may exceed that of the first policy.
-    exact : bool
-        Whether the robot gives the same cost each time, so that one rollout says all.
 
     Examples
     --------
     >>> import numpy as np
-    >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), np.zeros(2), (b"a", b"b"))
-    >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), np.zeros(2), (b"c", b"d"))
+    >>> first = Observed(np.zeros(1), np.array([4.0, 5.0]), np.zeros(2))
+    >>> other = Observed(np.ones(1), np.array([1.0, 1.2]), np.zeros(2))
     >>> evidence = Evidence([first, other], np.zeros(1), each=2)
     >>> evidence.doubt(other) < 0.05, evidence.promising() is other, evidence.trusted() is None
     (True, True, True)
@@ -146,9 +141,8 @@ class Evidence:
         *,
         each: int,
         margin: float = 0.1,
-        exact: bool = False,
     ) -> None:
-        self.exact, self._each = exact, each
+        self._each = each
         moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]
         self.freedom = sum(len(one.costs) - 1 for one in observed)
         # A simulator that takes away more than there is does not know these costs.
@@ -173,7 +167,7 @@ class Evidence:
     @property
     def spread_known(self) -> bool:
         """Whether there are enough rollouts to say how much costs spread, or they do not at all."""
-        return self.exact or self.freedom >= TUNING.least or self.variance == 0
+        return self.freedom >= TUNING.least or self.variance == 0
 
     def promising(self) -> Observed | None:
         """Return the cheapest policy that the rollouts it was chosen by speak for."""
@@ -183,8 +177,8 @@ class Evidence:
 
     def trusted(self) -> Observed | None:
         """Return the cheapest policy that the rollouts made to check it speak for."""
-        if self.exact or not self.spread_known:
-            return self.promising() if self.exact else None
+        if not self.spread_known:
+            return None
         return self._cheapest_within(1 - TUNING.confidence, slice(self._each, None), TUNING.checks)
 
     def speaks_for(self, other: Observed) -> bool:
@@ -202,37 +196,11 @@ class Evidence:
     def doubt(self, other: Observed) -> float:
         """Return how likely costs as low as these are if the true cost exceeds the margin."""
         first = self.first
-        if first is None:
-            return 1.0
-        pairs = self._pairs(first, other)
-        gain = other.mean - first.mean if len(pairs) < 2 else float(np.diff(pairs).mean())
-        if not gain < 0:
-            return 1.0
-        if self.exact:
-            return 0.0
-        if not self.freedom:
+        if first is None or not self.freedom or not other.mean < first.mean:
             return 1.0
         apart = float(np.mean(self._scale(other.costs)) - np.mean(self._scale(first.costs)))
         size = self.variance * (1 / len(other.costs) + 1 / len(first.costs))
-        found = [_tail(apart - self._margin, size, max(1, self.freedom - TUNING.tails))]
-        if len(pairs) >= TUNING.least:
-            between = np.diff(self._scale(pairs)).ravel()
-            size = float(np.var(between, ddof=1)) / len(pairs)
-            found.append(_tail(float(between.mean()) - self._margin, size, len(pairs) - 1))
-        return min(found)
-
-    @staticmethod
-    def _pairs(first: Observed, other: Observed) -> Array:
-        """Return pairs of costs of rollouts that began in one state, one a row."""
-        waiting: dict[bytes, list[float]] = {}
-        for start, cost in zip(first.starts, first.costs, strict=True):
-            waiting.setdefault(start, []).append(cost)
-        found = [
-            (waiting[start].pop(0), cost)
-            for start, cost in zip(other.starts, other.costs, strict=True)
-            if waiting.get(start)
-        ]
-        return np.array(found).reshape(-1, 2)
+        return _tail(apart - self._margin, size, max(1, self.freedom - TUNING.tails))
 
 
 def _positive(observed: Sequence[Observed]) -> bool:

@@ -155,11 +155,6 @@ class SimulatedRobot:
         self.system, self.resets = system, as_resets(resets)
         self.noise, self.delay = check.nonnegative("noise", noise), check.whole("delay", delay, 0)
 
-    @property
-    def deterministic(self) -> bool:
-        """Whether a policy costs the same in every rollout."""
-        return not self.noise and not callable(self.resets) and len(self.resets) == 1
-
     def __call__(self, request: RolloutRequest) -> Trajectory:
         """Return one rollout."""
         return self.batch([request])[0]

@@ -163,15 +163,15 @@ class GuardedProxyProx(Method):
                     state, best=state.w, best_gradient=gradient, best_value=value, reach=reach
                 )
         else:
-            # Back to the best point.
             state = replace(
-                state, centre=state.best, gradient=state.best_gradient, value=state.best_value,
-                move=0 * state.move, factor=state.factor / 4, turned=[*state.turned, state.k + 1],
+                self._back(state), factor=state.factor / 4, turned=[*state.turned, state.k + 1],
                 reach=TUNING.nearer * away, plain=not state.plain,
             )  # fmt: skip
         if first and self.first is not None:
             trial, factor = np.asarray(self.first), 1.0
         else:
+            if self._flat(state) and not state.plain:
+                state = replace(self._back(state), plain=True)
             trial, factor = self._next(state, step)
             promise = -dot(state.gradient, trial - state.centre)
             if self._flat(state):
@@ -188,6 +188,16 @@ class GuardedProxyProx(Method):
     def _flat(self, state: GuardedState) -> bool:
         """Tell whether nothing slopes, as where all actions are at their bounds."""
         return self._slope(state.gradient) < TUNING.promise * state.start_slope
+
+    @staticmethod
+    def _back(state: GuardedState) -> GuardedState:
+        """Return to the best point, if steps start from another."""
+        if np.array_equal(state.centre, state.best):
+            return state
+        return replace(
+            state, centre=state.best, gradient=state.best_gradient, value=state.best_value,
+            move=0 * state.move,
+        )  # fmt: skip
 
     def _along_gradient(self, state: GuardedState, step: OuterStep) -> Vector:
         """Return a step of SGD's to half of the cost, not far beyond the simulator's curvature.
@@ -468,8 +478,7 @@ def observed(
             began, all_began = (np.stack([s[0] for s in some]) for some in (firsts[key], every))
             expected = simulator.excess(w, began, all_began)
         costs = np.array([target.task.total(one) for one in made])
-        begun = tuple(np.asarray(one.observations[0]).tobytes() for one in made)
-        found.append(Observed(w, costs, expected, begun))
+        found.append(Observed(w, costs, expected))
     return found
 
 
@@ -493,11 +502,10 @@ class _Checks(Watcher):
         # Rollouts of the policy itself, not perturbed, in one of its gradients.
         asked = target.requests(start, one_gradient)
         self._each = sum(np.array_equal(one.w, start) for one in asked)
-        self._exact = bool(getattr(target.robot, "deterministic", False))
         kept = min(
             max(2 * TUNING.checks, 2 * (rollouts // TUNING.kept)), rollouts - 2 * len(one_gradient)
         )
-        self._kept = 0 if self._exact or kept < TUNING.checks else kept
+        self._kept = 0 if kept < TUNING.checks else kept
         self._rollouts, self._name = rollouts, f"checks {seed} {rollouts} {digest(start)}"
         # Policies of other runs that the journal knows are not this one's answers.
         note, journal = f"{self._name} begun", target.journal
@@ -575,7 +583,7 @@ class _Checks(Watcher):
     def _evidence(self, *points: Vector) -> Evidence:
         since = self._begun if self._each else None
         seen = observed(self._target, self._proxy, (self._start, *points), since)
-        return Evidence(seen, self._start, each=self._each, margin=self._margin, exact=self._exact)
+        return Evidence(seen, self._start, each=self._each, margin=self._margin)
 
     def choose(self, result: Result) -> tuple[Vector, str]:
         """Return the answer, and why it is the start where it is."""
