@@ -40,6 +40,7 @@ from proxyprox.simulation import (
     TrajectoryAdjoint,
     tune,
 )
+from proxyprox.simulation.comparison import TUNING
 from proxyprox_app.cli.console import say, stderr, stdout
 
 Array = Any
@@ -252,7 +253,7 @@ class Delayed(System):
         self.action_size = system.action_size
         self.state_size = system.state_size + system.action_size
 
-    def step(self, states: Array, actions: Array) -> Array:
+    def step(self, states: Array, actions: Array, t: Array | int = 0) -> Array:
         """Return the states one control step later."""
         size = self._system.state_size
         return np.hstack([self._system.step(states[:, :size], states[:, size:]), actions])
@@ -261,7 +262,7 @@ class Delayed(System):
 Curve = list[tuple[int, float]]
 
 
-def run_ours(arm: Arm, identify: bool, rollouts: int, guard: bool = True) -> tuple[Curve, Any]:
+def run_ours(arm: Arm, identify: bool, rollouts: int) -> tuple[Curve, Any]:
     """Return the held-out cost of the answer after every step, and what was tuned."""
     curve = [(0, arm.cost(zero_shot()))]
     proxy = simulator()
@@ -271,10 +272,27 @@ def run_ours(arm: Arm, identify: bool, rollouts: int, guard: bool = True) -> tup
         curve.append((step.ledger.target_samples, arm.cost(step.w)))
 
     tuned = tune(
-        target, proxy, zero_shot(), rollouts=rollouts, identify=identify, guard=guard,
-        rng=arm.seed, callback=note,
+        target, proxy, zero_shot(), rollouts=rollouts, identify=identify, rng=arm.seed,
+        callback=note,
     )  # fmt: skip
     return [*curve, (rollouts, arm.cost(tuned.w))], tuned
+
+
+def run_unguarded(arm: Arm, rollouts: int) -> Curve:
+    """Return the curve of plain ProxyProx with the step size of ours, whatever it costs."""
+    curve, proxy = [(0, arm.cost(zero_shot()))], simulator()
+    target = arm.target(TrajectoryAdjoint(proxy, rollouts=2))
+
+    def note(step: pp.oracle.Step) -> None:
+        curve.append((step.ledger.target_samples, arm.cost(step.w)))
+
+    method = pp.ProxyProx(TUNING.eta / proxy.top_curvature(zero_shot()))
+    pp.minimize(
+        pp.Problem(target, proxy), zero_shot(), method=method, inner=pp.inner.Newton(),
+        stop=pp.stopping.Steps(5), budget=pp.Budget(target_samples=rollouts), rng=arm.seed,
+        callback=note,
+    )  # fmt: skip
+    return curve
 
 
 def run_first_order(arm: Arm, kind: str, rate: float, proxy: Any, w: Array, most: int) -> Curve:
@@ -342,8 +360,9 @@ def run_job(job: Job) -> list[dict[str, Any]]:
         most = (80 if job.tiny else MANY) if "ES" in job.method else same
         curve = run_first_order(arm, job.method, job.setting, simulator(), zero_shot(), most)
         return [{**record, "curve": curve}]
-    guard = "unguarded" not in job.method
-    curve, tuned = run_ours(arm, "identified" in job.method, few, guard=guard)
+    if job.method == "ours, unguarded":
+        return [{**record, "curve": run_unguarded(arm, few)}]
+    curve, tuned = run_ours(arm, "identified" in job.method, few)
     record |= {"curve": curve, "ledger": vars(tuned.ledger)}
     if tuned.identification is None:
         return [record]

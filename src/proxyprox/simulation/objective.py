@@ -118,10 +118,6 @@ class _Rollout:
     seconds: float = 0.0
     aborted: bool = False
 
-    @property
-    def unanswered(self) -> int:
-        return len(self.started) - (self.answer is not None)
-
 
 class RolloutJournal:
     """Every rollout that was started and every answer, in an SQLite file or in memory.
@@ -221,10 +217,12 @@ class RolloutJournal:
         with self._journal.transaction():
             real = [one for one in self._rollouts.values() if not one.evaluation]
             measured = [one for one in self._rollouts.values() if one.evaluation]
+        asked = sum(len(one.started) for one in real)
+        answered = sum(one.answer is not None for one in real)
         return RolloutLedger(
-            sum(len(one.started) for one in real), sum(one.steps for one in real),
-            sum((one.seconds for one in real), 0.0), sum(one.aborted for one in real),
-            sum(one.unanswered for one in real), sum(len(one.started) for one in measured),
+            asked, sum(one.steps for one in real), sum((one.seconds for one in real), 0.0),
+            sum(one.aborted for one in real), asked - answered,
+            sum(len(one.started) for one in measured),
         )  # fmt: skip
 
     def empty(self) -> bool:
@@ -379,8 +377,7 @@ class RolloutObjective:
         if isinstance(estimator, type) or not hasattr(estimator, "requests"):
             allowed = "an estimator, such as TrajectoryAdjoint(simulator)"
             raise TypeError(message("estimator", estimator, allowed))
-        if budget is not None:
-            check.instance("budget", budget, RolloutBudget, "a RolloutBudget")
+        check.instance("budget", budget, (RolloutBudget, type(None)), "a RolloutBudget")
         if getattr(estimator, "state_size", None) and not getattr(robot, "shows_states", True):
             allowed = "one that shows its full state"
             raise RolloutError(message("robot", Words("one without states"), allowed, REMEDY))
@@ -412,24 +409,22 @@ class RolloutObjective:
     @property
     def facts(self) -> Facts:
         """What else is known of the loss."""
+        refuses = {}
+        if not self.repeatable:
+            once = "a robot cannot repeat a rollout with the same noise"
+            refuses["measured step sizes"] = f'eta="auto" compares two points on one batch: {once}'
+        elif self.biased:
+            reason = "the gradient is biased, and what is measured of it is not the robot's"
+            refuses["measured step sizes"] = f"{reason}; name an eta"
         return Facts(
-            biased=self.biased, gradient_source=self.gradient_source, refuses=self._refuses(),
+            biased=self.biased, gradient_source=self.gradient_source, refuses=refuses,
             start=self.zeros(), memory=self,
         )  # fmt: skip
-
-    def _refuses(self) -> dict[str, str]:
-        reason = "the gradient is biased, and what is measured of it is not the robot's"
-        once = "a robot cannot repeat a rollout with the same noise"
-        found = {"measured step sizes": f"{reason}; name an eta"} if self.biased else {}
-        if not self.repeatable:
-            found["measured step sizes"] = f'eta="auto" compares two points on one batch: {once}'
-        return found
 
     @property
     def gradient_source(self) -> str:
         """How gradients are made, for results."""
-        estimator = self.estimator
-        text = f"{type(estimator).__name__}, {estimator.rollouts} rollouts each"
+        text = f"{type(self.estimator).__name__}, {self.estimator.rollouts} rollouts each"
         return f"{text}, BIASED: the simulator's Jacobians" if self.biased else text
 
     @property
@@ -580,11 +575,11 @@ class RolloutObjective:
                     kept[request.id] = self._keep(request, one)
             except RolloutError as error:
                 refused.append(error)
-        if len(group) > 1 and refused:
+        if refused:
+            if len(group) == 1:
+                raise refused[0]
             text = f"{refused[0]} {len(refused)} of {len(group)} answers cannot be used"
             raise RolloutError(f"{text}; the others are kept.") from refused[0]
-        if refused:
-            raise refused[0]
         return kept
 
     def evaluate(self, w: Vector, rollouts: int, seed: int = 0) -> Evaluation:

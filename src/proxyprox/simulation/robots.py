@@ -229,18 +229,13 @@ class GymnasiumRobot:
         if not (hasattr(env, "reset") and hasattr(env, "step")):
             raise TypeError(message("env", env, "a gymnasium environment"))
         self.env, self.repeatable = env, check.flag("repeatable", repeatable)
-        shape = getattr(getattr(env, "action_space", None), "shape", None)
-        if not shape or len(shape) != 1:
-            allowed = "an environment with a box of actions"
-            raise TypeError(
-                message("env.action_space", getattr(env, "action_space", None), allowed)
-            )
-        spaces = env.action_space, getattr(env, "observation_space", None)
-        if not np.issubdtype(getattr(spaces[0], "dtype", None) or np.float64, np.floating):
-            raise TypeError(message("env.action_space", spaces[0], "a box of real numbers"))
-        if spaces[1] is not None and getattr(spaces[1], "shape", None) is None:
-            allowed = "one of arrays"
-            raise TypeError(message("env.observation_space", spaces[1], allowed, FLATTEN))
+        box, seen = (getattr(env, f"{name}_space", None) for name in ("action", "observation"))
+        shape, kind = getattr(box, "shape", None), getattr(box, "dtype", None) or np.float64
+        if not shape or len(shape) != 1 or not np.issubdtype(kind, np.floating):
+            allowed = "an environment with a box of actions, real numbers in a row"
+            raise TypeError(message("env.action_space", box, allowed))
+        if seen is not None and getattr(seen, "shape", None) is None:
+            raise TypeError(message("env.observation_space", seen, "one of arrays", FLATTEN))
         self._shape = tuple(shape)
         # One rollout at a time: a step that was given up for lost may still be under way.
         self._free = threading.Lock()

@@ -201,10 +201,8 @@ class Limits:
 
     def __post_init__(self) -> None:
         """Check the bounds."""
-        for name in ("action", "state"):
-            pair = getattr(self, name)
-            if pair is None:
-                continue
+        given = {"action": self.action, "state": self.state}
+        for name, pair in ((name, pair) for name, pair in given.items() if pair is not None):
             allowed = "a pair (low, high) with low < high"
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise TypeError(message(f"Limits.{name}", pair, allowed))
@@ -223,9 +221,7 @@ class Limits:
 
     def saturated(self, actions: Array) -> Array:
         """Tell which entries of unclipped actions the bounds change."""
-        if self.action is None:
-            return np.zeros(actions.shape, dtype=bool)
-        return (actions < self.action[0]) | (actions > self.action[1])
+        return np.asarray(self.clip(actions) != actions)
 
     def exceeded(self, states: Array) -> Array:
         """Tell which rows are outside the bounds or not finite."""
@@ -297,10 +293,8 @@ class Task:
         with np.errstate(over="ignore", invalid="ignore"):
             costs = np.asarray(self.cost(states, actions, t), dtype=np.float64)
         if costs.shape != (len(states),):
-            raise ValueError(
-                message("Task.cost(states, actions, t)", Words(f"shape {costs.shape}"),
-                        f"of shape ({len(states)},)")
-            )  # fmt: skip
+            got, allowed = Words(f"shape {costs.shape}"), f"of shape ({len(states)},)"
+            raise ValueError(message("Task.cost(states, actions, t)", got, allowed))
         return costs
 
     def total(self, trajectory: Trajectory) -> float:
@@ -337,9 +331,8 @@ class Task:
             )
         )  # fmt: skip
         if states is None and observations is None:
-            raise RolloutError(
-                message("trajectory", Words("neither"), "with states or observations")
-            )
+            text = message("trajectory", Words("neither"), "with states or observations")
+            raise RolloutError(text)
         costs = trajectory.costs
         if costs is not None:
             costs = _numbers("costs", costs)
@@ -519,10 +512,8 @@ class RolloutRequest:
         seen = np.asarray(observation, dtype=np.float64).reshape(1, -1)
         action = self.task.policy.act(self.w[None], seen, np.array([t]))[0]
         if not np.isfinite(action).all():
-            remedy = "Nothing was sent."
-            raise RolloutError(
-                message(f"the policy's action at step {t}", action, "finite", remedy)
-            )
+            what = f"the policy's action at step {t}"
+            raise RolloutError(message(what, action, "finite", "Nothing was sent."))
         return self.task.limits.clip(action)
 
 
@@ -535,8 +526,7 @@ def _numbers(name: str, given: Any) -> Array:
 
 
 def _require_finite_costs(one: Trajectory) -> None:
-    finite = one.costs is None or np.isfinite(one.costs).all()
-    if not (finite and math.isfinite(one.final)):
+    if not np.isfinite(np.append(() if one.costs is None else one.costs, one.final)).all():
         raise RolloutError(message("costs of a rollout", Words("NaN or infinite"), "finite"))
 
 

@@ -116,13 +116,11 @@ class SimulatorProxy:
 
     def paths(self, w: Vector) -> Paths:
         """Return the closed loops of all resets."""
-        key = np.asarray(w, dtype=np.float64).tobytes()
-        if self._paths is None or self._paths[0] != key:
-            self._paths = key, self._simulate(np.asarray(w, dtype=np.float64)[None], self.starts)
+        point = np.asarray(w, dtype=np.float64)
+        if self._paths is None or self._paths[0] != point.tobytes():
+            made = closed_loops(self.task, self.system, point[None], self.starts)
+            self._paths = point.tobytes(), made
         return self._paths[1]
-
-    def _simulate(self, W: Array, starts: Array) -> Paths:
-        return closed_loops(self.task, self.system, W, starts)
 
     def value(self, w: Vector) -> float:
         """Return the mean cost; infinite if a simulation failed."""
@@ -136,31 +134,29 @@ class SimulatorProxy:
         both = np.concatenate([starts, among])
         if both.shape[1] != self.system.state_size:
             return np.zeros(len(starts))
-        totals = self._simulate(np.asarray(w, dtype=np.float64)[None], both).totals
+        totals = closed_loops(self.task, self.system, np.asarray(w, float)[None], both).totals
         if not np.isfinite(totals).all():
             return np.zeros(len(starts))
         return totals[: len(starts)] - totals[len(starts) :].mean()
 
     def gradient(self, w: Vector) -> Vector:
         """Return the gradient of the mean cost; NaN if a simulation failed."""
-        along = self._linearised(np.asarray(w, dtype=np.float64))
+        along = self._linearised(w)
         return np.full(self.dim, np.nan) if along is None else along.gradient() / len(self.starts)
 
     def hessian(self, w: Vector) -> Array:
         """Return the Gauss–Newton Hessian of the mean cost: that of the cost along the paths."""
-        along = self._linearised(np.asarray(w, dtype=np.float64))
-        if along is None:
-            return np.full((self.dim, self.dim), np.nan)
-        return along.gauss_newton() / len(self.starts)
+        along, nothing = self._linearised(w), np.full((self.dim, self.dim), np.nan)
+        return nothing if along is None else along.gauss_newton() / len(self.starts)
 
-    def _linearised(self, w: Array) -> Linearised | None:
+    def _linearised(self, w: Vector) -> Linearised | None:
         """Return the derivatives along the paths of w, those of the last point kept."""
-        if self._last is None or self._last[0] != w.tobytes():
-            paths = self.paths(w)
-            found = None
+        point = np.asarray(w, dtype=np.float64)
+        if self._last is None or self._last[0] != point.tobytes():
+            paths, found = self.paths(point), None
             if np.isfinite(paths.totals).all():
-                found = self.linearise(w, paths.states, paths.actions)
-            self._last = w.tobytes(), found
+                found = self.linearise(point, paths.states, paths.actions)
+            self._last = point.tobytes(), found
         return self._last[1]
 
     def linearise(
@@ -181,10 +177,7 @@ class SimulatorProxy:
             remedy = "Give w0, a policy that the simulator survives."
             raise RolloutError(message("the simulator's cost at w0", math.inf, "finite", remedy))
         phi, most = Subproblem(self, 0 * start, start, math.inf), check.whole("steps", steps)
-        rule, rng = (
-            Steps(most) | Relative(SMALL),
-            np.random.default_rng(0),
-        )
+        rule, rng = Steps(most) | Relative(SMALL), np.random.default_rng(0)
         try:
             found = Newton().solve(phi, start, rule, {}, rng).w
         except NonFiniteError as error:
@@ -280,7 +273,7 @@ class SimulatorProxy:
         def errors(values: Mapping[str, float]) -> Array:
             system = self.system.with_parameters(values)
             arrived = [delayed(one.actions[None], system.delay)[0] for one in parts]
-            made = system.advance(before, np.concatenate(arrived), times)
+            made = system.step(before, np.concatenate(arrived), times)
             return np.nan_to_num(made - after, nan=1e3)
 
         def at(delay: float | None) -> tuple[float, dict[str, float], Any]:

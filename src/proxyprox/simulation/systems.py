@@ -44,9 +44,7 @@ class Parameter:
     def __post_init__(self) -> None:
         """Check the order."""
         for name in ("value", "lower", "upper"):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, numbers.Real):
-                raise TypeError(message(f"Parameter.{name}", number, "a number"))
+            check.instance(f"Parameter.{name}", getattr(self, name), numbers.Real, "a number")
         check.require_takes("apply", self.apply, ("model", "value"))
         if not self.lower <= self.value <= self.upper:
             allowed = f"between lower={self.lower} and upper={self.upper}"
@@ -75,30 +73,24 @@ class System:
     parameters : dict of Parameter
         What may be identified, by name. One called "delay" is a number of control steps until an
         action arrives: the simulator is then of a plant with that delay, and its step has none.
-    timed : bool
-        Whether the step takes the numbers of the control steps, too: ``step(states, actions, t)``.
     """
 
-    timed: bool = False
     state_size: int
     action_size: int
     dt: float
     parameters: dict[str, Parameter]
 
-    def step(self, states: Array, actions: Array) -> Array:
-        """Return the states one control step later; rows of NaN if the simulation failed."""
-        raise NotImplementedError(f"{type(self).__name__} must define step(states, actions)")
+    def step(self, states: Array, actions: Array, t: Array | int = 0) -> Array:
+        """Return the states one control step later, of rows at the control steps t.
+
+        Rows are NaN if the simulation failed.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define step(states, actions, t)")
 
     @property
     def delay(self) -> int:
         """Control steps until an action arrives."""
         return round(self.parameters["delay"].value) if "delay" in self.parameters else 0
-
-    def advance(self, states: Array, actions: Array, t: Array) -> Array:
-        """Return the states one control step later, of rows at the control steps t."""
-        if self.timed:
-            return self.step(states, actions, t)  # type: ignore[call-arg]
-        return self.step(states, actions)
 
     def with_parameters(self, values: Mapping[str, float]) -> System:
         """Return the system with other values of some of its parameters."""
@@ -117,12 +109,10 @@ class System:
     def apply_parameters(self) -> None:
         """Make the values of the parameters count."""
 
-    def jacobians(
-        self, states: Array, actions: Array, t: Array | None = None
-    ) -> tuple[Array, Array]:
+    def jacobians(self, states: Array, actions: Array, t: Array | int = 0) -> tuple[Array, Array]:
         """Return ``∂next/∂state`` and ``∂next/∂action`` of rows, by central differences."""
         size, both = self.state_size, np.hstack([states, actions])
-        width, steps = both.shape[1], np.zeros(len(both)) if t is None else t
+        width, steps = both.shape[1], np.broadcast_to(t, len(both))
         found = np.empty((len(both), size, width))
         # Each row is moved both ways along each of its entries.
         block = max(1, BLOCK // (2 * width * width))
@@ -131,7 +121,7 @@ class System:
 
             def move(rows: Array, part: Array = part) -> Array:
                 many = np.tile(part, len(rows) // len(part))
-                return self.advance(rows[:, :size], rows[:, size:], many)
+                return self.step(rows[:, :size], rows[:, size:], many)
 
             found[at : at + block] = differences(move, both[at : at + block])
         return found[:, :, :size], found[:, :, size:]
@@ -175,16 +165,17 @@ class FunctionSystem(System):
             raise TypeError(message("function", function, "a function of states and actions"))
         self.dt, self._function = check.positive("dt", dt), function
         self.parameters = check_parameters(parameters)
+        self._timed = False
         with suppress(ValueError):  # some compiled functions do not tell
             known = inspect.signature(function).parameters
-            self.timed = "t" in known and "t" not in self.parameters
+            self._timed = "t" in known and "t" not in self.parameters
 
-    def step(self, states: Array, actions: Array, t: Array | None = None) -> Array:
+    def step(self, states: Array, actions: Array, t: Array | int = 0) -> Array:
         """Return the states one control step later."""
         known = self.parameters.items()
         values: dict[str, Any] = {name: one.value for name, one in known if name != "delay"}
-        if self.timed:
-            values["t"] = np.zeros(len(states)) if t is None else t
+        if self._timed:
+            values["t"] = np.broadcast_to(t, len(states))
         with np.errstate(all="ignore"):
             after = np.asarray(self._function(states, actions, **values), dtype=np.float64)
         if after.shape != states.shape:
@@ -253,7 +244,7 @@ class MuJoCoSystem(System):
         self._data = [self._mujoco.MjData(self.model)]
         self._rest = np.append(self.model.qpos0, np.zeros(self.state_size - self.model.nq))
 
-    def step(self, states: Array, actions: Array) -> Array:
+    def step(self, states: Array, actions: Array, t: Array | int = 0) -> Array:
         """Return the states one control step later."""
         n = len(states)
         # What MuJoCo would warn about and reset is not handed to it.
@@ -347,7 +338,7 @@ def closed_loops(
             applied = actions[:, t - delay] if t >= delay else np.zeros_like(u)
             if disturbance is not None:
                 applied = applied + disturbance[:, t]
-            states[:, t + 1] = system.advance(x, applied, steps)
+            states[:, t + 1] = system.step(x, applied, steps)
         totals = costs.sum(axis=1)
         if task.final is not None:
             totals = totals + np.asarray(task.final(states[:, -1]))
@@ -436,7 +427,7 @@ def linearise(
     x, u = states[:, :-1].reshape(n * T, size), actions.reshape(n * T, width)
     t = np.tile(np.arange(T), n)
     arrived = delayed(actions, system.delay).reshape(n * T, width)
-    A, B = system.jacobians(x, arrived, t) if system.timed else system.jacobians(x, arrived)
+    A, B = system.jacobians(x, arrived, t)
     both, ends = np.hstack([x, u]), states[:, -1]
 
     def cost(rows: Array) -> Array:

@@ -119,7 +119,7 @@ class GuardedProxyProx(Method):
             check.positive("change", self.change)
         check.nonnegative("tolerance", self.tolerance)
         for name, given in (("scales", self.scales), ("first", self.first)):
-            check.instance(name, () if given is None else given, tuple, "a tuple of numbers")
+            check.instance(name, given, (tuple, type(None)), "a tuple of numbers")
             check.require_finite(name, check.real_array(name, given or (), "numbers"))
         for scale in self.scales or ():
             check.positive("scales", scale)
@@ -382,9 +382,7 @@ def tune(
     (0.7, 4)
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
-    units = None
-    if scales is not None:
-        units = tuple(map(float, check.vector("scales", scales, target.dim)))
+    units = None if scales is None else tuple(check.vector("scales", scales, target.dim).tolist())
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
     if identify is not False:
@@ -538,23 +536,22 @@ class _Checks(Watcher):
         return evidence.first is None or (seems and evidence.promising() is None)
 
     def spend(self, result: Result) -> None:
-        """Run the policy that seems the cheapest, and the start, until it is trusted or not."""
+        """Run the policy that seems the cheapest, and the start until that one is trusted."""
         if result.status is not Status.BUDGET_SPENT or not self._kept:
             return
         left = self._rollouts - int(result.ledger.target_samples)
-        while True:
+        for _ in range(left):
             evidence = self._evidence(result.w)
             made = {self._start.tobytes(): 0, result.w.tobytes(): 0}
             made |= {one.w.tobytes(): self._made(one) for one in evidence.observed}
-            answer = self._candidate(evidence, made, result)
-            alone = np.array_equal(answer, self._start)
-            if alone or evidence.trusted() is not None or sum(made.values()) >= left:
+            answer, trusted = self._candidate(evidence, made, result), evidence.trusted()
+            if np.array_equal(answer, self._start) or sum(made.values()) >= left:
                 return
-            point, number = answer, made[answer.tobytes()]
-            if number >= max(TUNING.checks, made[self._start.tobytes()] + 1):
-                point, number = self._start, made[self._start.tobytes()]
+            number, own = made[answer.tobytes()], made[self._start.tobytes()]
+            if trusted is None and number >= max(TUNING.checks, own + 1):
+                answer, number = self._start, own
             try:
-                self._target.repeat([point], self._seeds[number])
+                self._target.repeat([answer], self._seeds[number])
             except RolloutBudgetError:
                 return
             except RolloutError as error:
@@ -564,8 +561,8 @@ class _Checks(Watcher):
     def _candidate(self, evidence: Evidence, made: dict[bytes, int], result: Result) -> Vector:
         """Return the policy that seems the cheapest, or one as good whose check has begun."""
         cheapest = evidence.cheapest() if self._each else None
-        if cheapest is None:
-            return result.w
+        if cheapest is None or evidence.trusted() is not None:
+            return result.w if cheapest is None else cheapest.w
         limit = cheapest.mean + self._margin * abs(cheapest.mean)
         begun = [
             one for one in evidence.others
@@ -591,20 +588,12 @@ class _Checks(Watcher):
         found = evidence.trusted()
         if not self._kept and evidence.spread_known:
             found = evidence.promising()
-        made = sum(self._made(one) for one in evidence.observed)
-        left = self._rollouts - int(result.ledger.target_samples) - made
-        unused = f"Not needed of those kept back for a check: {count_words(left, 'rollout')}."
-        texts = [unused] if self._kept and left > 0 else []
         if found is not None:
-            return found.w, " ".join(texts)
+            return found.w, ""
         if evidence.cheapest() is evidence.first:
-            texts.append("No policy cost less than the first one, which is returned.")
-        else:
-            texts.append(
-                "No policy was shown to be as good as the first one, which is returned: take more "
-                "rollouts, or more per gradient."
-            )
-        return self._start, " ".join(texts)
+            return self._start, "No policy cost less than the first one, which is returned."
+        text = "No policy was shown to be as good as the first one, which is returned: take more "
+        return self._start, f"{text}rollouts, or more per gradient."
 
     def describe(self, chosen: Vector) -> tuple[float, str]:
         """Return the chosen policy's observed cost, and in words that of the first one, too."""
