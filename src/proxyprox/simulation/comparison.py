@@ -36,7 +36,7 @@ class TuningPolicy:
     eta, eta_fitted : float
         The step size times the simulator's largest curvature. A fitted simulator starts near its
         optimum, and what is left of the gap is what its parameters cannot explain: shorter steps.
-        Set by docs/results/arm/table.md and docs/results/arm/table_other_eta.md.
+        Set by docs/results/arm/table.md.
     nearer : float
         A trial after one that was turned back is at most this share of its distance away. Set by
         docs/results/guard/plants.md, as are the next three.
