@@ -140,9 +140,9 @@ def run(kind: str, rollouts: int, method: str, seed: int, tilt: float) -> list[d
         for name, w in policies.items():
             after = target.evaluate(w, 20)
             records.append({
-                "policy": kind, "estimator": name, "seed": seed, "tilt": tilt, "parameters": task.dim,
-                "before": before.mean, "after": after.mean, "aborted": after.aborted,
-                "ledger": paid,
+                "policy": kind, "estimator": name, "seed": seed, "tilt": tilt,
+                "parameters": task.dim, "before": before.mean, "after": after.mean,
+                "aborted": after.aborted, "ledger": paid,
             })  # fmt: skip
         if kind == "linear" and method == "adjoint" and seed == 0:
             # The best policy that the robot's own model finds.
