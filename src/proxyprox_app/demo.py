@@ -192,17 +192,22 @@ def seconds(seed: int) -> Iterator[Point]:
     )
     X *= np.geomspace(1, 0.1, COLUMNS)
     y = X @ rng.standard_normal(COLUMNS) + rng.logistic(size=ROWS) > 0
-    runs: dict[str, list[tuple[float, Any]]] = {OURS: []}
+    runs: dict[str, list[tuple[float, Any]]] = {OURS: [], "SciPy, L-BFGS-B": []}
     # What each of them loads is not timed.
     pp.minimize(pp.logistic_regression(X[:500], y[:500], l2=1e-4))
     LogisticRegression(solver="newton-cholesky").fit(X[:500], y[:500])
     begun = time.process_time()
     loss = pp.logistic_regression(X, y, l2=1e-4)
 
-    def keep(w: Any) -> None:
-        runs[OURS].append((time.process_time() - begun, w))
+    def keep(w: Any, method: str = OURS) -> None:
+        runs[method].append((time.process_time() - begun, w.copy()))
 
     keep(pp.minimize(loss, callback=lambda step: keep(step.answer)).w)
+    begun = time.process_time()
+    scipy.optimize.minimize(
+        loss.value_and_gradient, loss.zeros(), jac=True, method="L-BFGS-B",
+        options={"gtol": 1e-9}, callback=partial(keep, method="SciPy, L-BFGS-B"),
+    )  # fmt: skip
     solvers = {"lbfgs": (5, 10, 20, 40, 80), "newton-cholesky": (1, 2, 3, 5, 8)}
     for solver, counts in solvers.items():
         for count in counts:
