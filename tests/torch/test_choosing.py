@@ -16,9 +16,15 @@ def test_three_runs_are_enough_and_the_best_wins():
     def train(candidate, share):
         shares.append(share)
         good = candidate.name == "growing" and candidate.lr == 0.1 and candidate.confusion
-        return torch.tensor([1.0, 1.2]) - 0.5 * good
+        return torch.tensor([1.0, 1.2], requires_grad=True) - 0.5 * good
 
-    choice = choose_way(train, [0.1, 0.2, 0.4], proxy_steps=(2, 8), confusion=True)
+    def elsewhere(function, *given):  # processes return no tensors with a graph
+        for found in map(function, *given):
+            assert type(found) is list
+            yield found
+
+    given = {"proxy_steps": (2, 8), "confusion": True, "map": elsewhere}
+    choice = choose_way(train, [0.1, 0.2, 0.4], **given)
     assert sum(shares) <= 3 + 1e-9
     assert max(shares) > 0.3
     assert str(choice.candidate) == "growing, lr 0.1, 2 proxy steps, confusion"

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -194,10 +195,9 @@ def train_candidates(
     """Return the held-out losses of each candidate; those that are known are not trained again."""
     keys = {c: f"{c}: {share:.4f}" for c in candidates}
     missing = [c for c in candidates if keys[c] not in known]
-    for candidate, returned in zip(
-        missing, map(train, missing, [share] * len(missing)), strict=True
-    ):
-        known[keys[candidate]] = as_losses(candidate, returned)
+    found = map(partial(held_out, train), missing, [share] * len(missing))
+    for candidate, numbers in zip(missing, found, strict=True):
+        known[keys[candidate]] = numbers
         if path is not None:
             with atomic_output(path) as output:
                 output.write(json.dumps(known).encode())
@@ -208,8 +208,12 @@ def train_candidates(
     return losses
 
 
-def as_losses(candidate: Candidate, returned: Any) -> list[float]:
-    """Return what ``train`` has returned as numbers; a run that diverged is worse than others."""
+def held_out(train: Callable[..., Any], candidate: Candidate, share: float) -> list[float]:
+    """Train; return the losses as numbers, which tensors with a graph would not let pass to us.
+
+    A run that diverged is worse than others.
+    """
+    returned = train(candidate, share)
     if isinstance(returned, torch.Tensor):
         returned = returned.detach().cpu().double()
     name, allowed = f"what train({candidate}) returns", "the losses of held-out rows, in one row"
