@@ -30,10 +30,11 @@ from threadpoolctl import threadpool_limits
 
 import proxyprox as pp
 import rounds_rivals as rivals
+from experiments.records import write_record
 from proxyprox._util.files import atomic_write_text
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import quasi_newton
-from rounds import OURS, Record, library, rounds_tables, shown, write_csv
+from rounds import MEASURES, OURS, Record, library, rounds_tables, shown
 from rounds_cases import SHARES, Case, Target, a9a, cases, mushrooms, quadratic, sparse_table
 
 SEEDS = 3
@@ -263,9 +264,13 @@ def preconditioned_lbfgs(s: Setting, lam: float, loss: rivals.Rounds) -> None:
         both = zip(steps[-MEMORY:], changes[-MEMORY:], strict=True)
         pairs = [quasi_newton.usable(step, R.T @ (R @ change)) for step, change in both]
         held = [pair for pair in pairs if pair is not None]
-        d = -quasi_newton.inverse_product(
-            lambda q, R=R: scipy.linalg.cho_solve((R, False), q), held, R.T @ (R @ z)
-        )
+        S, Y = (np.array([pair[k] for pair in held]).reshape(-1, len(w)) for k in (0, 1))
+
+        def solve(q: Array, R: Array = R) -> Array:
+            return scipy.linalg.cho_solve((R, False), q)
+
+        right = R.T @ (R @ z)
+        d = -quasi_newton.inverse_product(solve, S, Y, right) if held else -solve(right)
         found = search_line(loss, w, d, known, 0.9) if float(known[1] @ d) < 0 else None
         if found is None:
             if not steps:
@@ -415,7 +420,10 @@ ABLATIONS: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
     "start at w0": ({"method": pp.ProxyBFGS(start_at_proxy=False)}, contextlib.nullcontext),
     "metric at the first point only": ({}, fixed_curvature),
     "λ and c as at first": ({}, lambda: patch.object(METRIC, "fitted", lambda self, *a, **k: self)),
-    "c = 1": ({}, lambda: patch.object(METRIC, "scales", lambda along: np.ones(1))),
+    "c = 1": (
+        {},
+        lambda: patch.object(METRIC, "scales", staticmethod(lambda along: np.ones(1))),
+    ),
     "first λ not by the gain": (
         {},
         lambda: patch.object(METRIC, "promised", lambda self, *a, **k: self),
@@ -518,22 +526,17 @@ With two or three of the three proxies:
 {ablations}"""
 
 
-def write_record(output: Path, variants: list[Record], ablations: list[Record]) -> None:
+def write_all(output: Path, variants: list[Record], ablations: list[Record]) -> None:
     """Write the counts of every proxy, and the page."""
-    output.mkdir(parents=True, exist_ok=True)
-    write_csv(
-        output / "variants.csv",
-        ["part", "table", "proxy", "method", "lambda_over_delta", "seed", *LEVELS],
-        (
-            [
-                *(part, r.table, r.proxy, r.method, getattr(r, "share", ""), seed),
-                *map(shown, run.to_levels()),
-            ]
-            for part, records in (("variants", variants), ("ablations", ablations))
-            for r in records
-            for seed, run in enumerate(r.runs)
-        ),
-    )
+    lines = [
+        {"part": part, "table": r.table, "proxy": r.proxy, "method": r.method}
+        | {"lambda_over_delta": getattr(r, "share", ""), "seed": seed}
+        | dict(zip(LEVELS, map(shown, run.to_levels()), strict=True))
+        for part, records in (("variants", variants), ("ablations", ablations))
+        for r in records
+        for seed, run in enumerate(r.runs)
+    ]
+    write_record(output / "variants.csv", lines, measures=MEASURES)
     page = PAGE.format(
         limit=LIMIT, most=LIMIT_OF_QUADRATICS, patience=PATIENCE,
         grid=", ".join(f"{share:g}" for share in sorted(GRID)),
@@ -560,8 +563,8 @@ def main() -> None:
             found = measure(case)
             variants += found[0]
             ablations += found[1]
-            if given.output is not None:
-                write_record(given.output, variants, ablations)
+    if given.output is not None:
+        write_all(given.output, variants, ablations)
     print(rounds_tables(variants))
     print(wins_table(variants))
     print(rounds_tables(ablations))
