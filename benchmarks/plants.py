@@ -1,9 +1,9 @@
 """Tuning on plants: ours against SGD with the same gradients, 16 rollouts.
 
-``python benchmarks/plants.py --output docs/results/guard --seeds 3``. Six plants that chose no
-constant, with gaps of 10, 30 and 100 % of their parameters: a saturated actuator, a delay and a
-schedule that jumps among them. SGD has the best of four steps, chosen on the very runs shown, and
-its best iterate by true cost; ours has its defaults. ``gain`` is the fall of the true cost.
+``python benchmarks/plants.py --output docs/results/guard``. Six plants with gaps of 10, 30 and 100 %
+of their parameters: a saturated actuator, a delay and a schedule that jumps among them. SGD has the
+best of four steps, chosen on the very runs shown, and twice: its best iterate by true cost, which
+no robot shows, and the one with the lowest observed cost. Ours has its defaults.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from proxyprox.simulation import (
 )
 
 Array = Any
-ROLLOUTS, HELD_OUT = 16, 64
+ROLLOUTS, HELD_OUT, FIRST_SEED = 16, 64, 700
 STEPS = (0.3, 1.0, 3.0, 10.0)
 GAPS = (0.1, 0.3, 1.0)
 
@@ -121,20 +121,21 @@ def measure(name: str, gap: float, seed: int) -> dict[str, Any]:
     top = simulator.top_curvature(start)
     for step in STEPS:
         target = RolloutObjective(task, robot, TrajectoryAdjoint(simulator))
-        rng, w, best = np.random.default_rng(seed), start, first
+        rng, w, best, seen = np.random.default_rng(seed), start, first, []
         for _ in range(ROLLOUTS // 2):
-            gradient = target.gradient(w, target.sample(rng))
+            cost, gradient = target.value_and_gradient(w, target.sample(rng))
+            seen.append((cost, truth(task, robot, w)))
             w = w - step / max(top, 1e-3) * gradient
             if not np.isfinite(w).all() or np.abs(w).max() > 1e3:
                 break
             best = min(best, truth(task, robot, w))
-        row[f"SGD {step:g}"] = best
+        row[f"SGD {step:g}"], row[f"SGD {step:g}, seen"] = best, min(seen)[1]
     return row
 
 
 def report(rows: list[dict[str, Any]]) -> str:
-    lines = ["| plant | gap | start | SGD, best of 4 steps | ours | identified | dearest trial |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| plant | gap | start | SGD, by true cost | by observed cost | ours | identified | "
+             "dearest trial |", "|---|---|---|---|---|---|---|---|"]  # fmt: skip
     for name in PLANTS:
         for gap in GAPS:
             some = [row for row in rows if (row["plant"], row["gap"]) == (name, gap)]
@@ -144,9 +145,11 @@ def report(rows: list[dict[str, Any]]) -> str:
             def middle(key: str, some: list[dict[str, Any]] = some) -> float:
                 return statistics.median(row[key] for row in some)
 
-            sgd = min(middle(f"SGD {step:g}") for step in STEPS)
+            sgd, seen = (
+                min(middle(f"SGD {step:g}{end}") for step in STEPS) for end in ("", ", seen")
+            )
             dearest = max(row["ours, dearest trial"] for row in some)
-            numbers = (middle("start"), sgd, middle("ours"), middle("ours, identified"))
+            numbers = (middle("start"), sgd, seen, middle("ours"), middle("ours, identified"))
             cells = " | ".join(f"{number:.3g}" for number in numbers)
             lines.append(f"| {name} | {gap:.0%} | {cells} | {dearest:.2g} |")
     return "\n".join(lines) + "\n"
@@ -155,8 +158,9 @@ def report(rows: list[dict[str, Any]]) -> str:
 HEAD = """# Six plants: true costs after 16 rollouts
 
 `python benchmarks/plants.py --output docs/results/guard` ([records](plants.json)): medians over the
-seeds. SGD has the same gradients, the best of four steps on these very runs, and its best iterate
-by true cost, which a robot does not show; ours has its defaults, and its answer is checked. The
+seeds. SGD has the same gradients and the best of four steps on these very runs, and once its best
+iterate by true cost, which a robot does not show, once the one with the lowest observed cost; ours
+has its defaults, and its answer is checked. The
 dearest trial is the worst of ours without identification after the first one, over the first
 policy's observed cost.
 
@@ -166,13 +170,15 @@ policy's observed cost.
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for name in PLANTS:
         for gap in GAPS:
-            rows += [measure(name, gap, seed) for seed in range(given.seeds)]
+            rows += [
+                measure(name, gap, seed) for seed in range(FIRST_SEED, FIRST_SEED + given.seeds)
+            ]
             print(rows[-1], flush=True)
     given.output.mkdir(parents=True, exist_ok=True)
     measures = ["src/proxyprox/simulation/tuning.py", "src/proxyprox/simulation/simulator.py"]
