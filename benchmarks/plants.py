@@ -1,9 +1,9 @@
 """Tuning on plants: ours against SGD with the same gradients, 16 rollouts.
 
-``python benchmarks/plants.py --output docs/results/guard``. Six plants with gaps of 10, 30 and 100 %
-of their parameters: a saturated actuator, a delay and a schedule that jumps among them. SGD has the
-best of four steps, chosen on the very runs shown, and twice: its best iterate by true cost, which
-no robot shows, and the one with the lowest observed cost. Ours has its defaults.
+``python benchmarks/plants.py --output docs/results/guard``. Six plants with gaps of 10, 30 and 100
+% of their parameters: a saturated actuator, a delay and a schedule that jumps among them. SGD has
+the best of four steps, chosen on the very runs shown, and twice: its best iterate by true cost,
+which no robot shows, and the one with the lowest observed cost. Ours has its defaults.
 """
 
 from __future__ import annotations
