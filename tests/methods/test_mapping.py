@@ -113,6 +113,17 @@ def test_a_coarse_model_of_another_law_costs_little_more_than_none():
     assert len(counted.points) <= 60
 
 
+def test_in_a_curved_valley_differences_are_not_taken_after_every_failure():
+    def valley(w):
+        return np.array([30 * (w[1] - w[0] ** 2), 1 - w[0]])
+
+    counted = Counting(valley)
+    rough = LeastSquares(lambda w: np.array([30 * (w[1] + 0.5 * w[0]), 1 - 0.3 * w[0]]))
+    found = minimize(Problem(LeastSquares(counted), rough), np.array([-2.0, 2.0]))
+    np.testing.assert_allclose(found.w, [1, 1], atol=1e-6)
+    assert len(counted.points) <= 40
+
+
 def test_budgets_hold_before_every_call():
     for limit in (1, 2, 5, 9):
         counted = Counting()
