@@ -26,11 +26,7 @@ from proxyprox.simulation.objective import (
     RolloutObjective,
     TrajectoryAdjoint,
 )
-from proxyprox.simulation.robots import (
-    GymnasiumRobot,
-    SimulatedRobot,
-    gymnasium_resets,
-)
+from proxyprox.simulation.robots import GymnasiumRobot, SimulatedRobot, gymnasium_resets
 from proxyprox.simulation.rollouts import (
     Limits,
     LinearPolicy,

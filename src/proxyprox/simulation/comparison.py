@@ -135,12 +135,7 @@ class Evidence:
     """
 
     def __init__(
-        self,
-        observed: Sequence[Observed],
-        first: Vector,
-        *,
-        each: int,
-        margin: float = 0.1,
+        self, observed: Sequence[Observed], first: Vector, *, each: int, margin: float = 0.1
     ) -> None:
         self._each = each
         moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]

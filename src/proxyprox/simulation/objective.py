@@ -225,11 +225,6 @@ class RolloutJournal:
             sum(len(one.started) for one in measured),
         )  # fmt: skip
 
-    def empty(self) -> bool:
-        """Tell whether no run has ever used it."""
-        with self._journal.transaction():
-            return not (self._rollouts or self._notes)
-
     def remember(self, name: str, make: Callable[[], Array]) -> Array:
         """Return an array that was made once; a resumed run gets the same bits."""
         with self._journal.transaction():

@@ -220,11 +220,7 @@ class GymnasiumRobot:
     """
 
     def __init__(
-        self,
-        env: Any,
-        *,
-        state: Callable[[Any], Array] | None = None,
-        repeatable: bool = False,
+        self, env: Any, *, state: Callable[[Any], Array] | None = None, repeatable: bool = False
     ) -> None:
         if not (hasattr(env, "reset") and hasattr(env, "step")):
             raise TypeError(message("env", env, "a gymnasium environment"))

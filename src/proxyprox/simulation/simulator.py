@@ -74,13 +74,7 @@ class SimulatorProxy:
     """
 
     def __init__(
-        self,
-        task: Task,
-        system: System,
-        resets: Any,
-        *,
-        count: int | None = None,
-        seed: int = 0,
+        self, task: Task, system: System, resets: Any, *, count: int | None = None, seed: int = 0
     ) -> None:
         check.instance("task", task, Task, "a Task")
         check.instance("system", system, System, "a System, such as a MuJoCoSystem")

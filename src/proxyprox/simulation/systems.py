@@ -202,11 +202,7 @@ class MuJoCoSystem(System):
     """
 
     def __init__(
-        self,
-        model: Any,
-        frame_skip: int = 1,
-        *,
-        parameters: Mapping[str, Parameter] | None = None,
+        self, model: Any, frame_skip: int = 1, *, parameters: Mapping[str, Parameter] | None = None
     ) -> None:
         mujoco = require("mujoco", extra="sim", purpose="simulating a MuJoCo model")
         rollout = require("mujoco.rollout", extra="sim", purpose="simulating a MuJoCo model")

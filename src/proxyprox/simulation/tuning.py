@@ -390,7 +390,7 @@ def tune(
         if not getattr(target.robot, "shows_states", True):
             allowed = "False for a robot without states"
             raise ValueError(message("identify", identify, allowed))
-    if checkpoint is not None and os.path.exists(checkpoint) and target.journal.empty():
+    if checkpoint is not None and os.path.exists(checkpoint) and not target.ledger.rollouts:
         raise RolloutError(
             f"The checkpoint {os.fspath(checkpoint)} is there, but the journal of its rollouts is "
             "empty: they would be made again. Give the journal that it began with, or another "
@@ -603,9 +603,9 @@ class _Checks(Watcher):
             return math.nan, ""
         answer = next((one for one in evidence.others if np.array_equal(one.w, chosen)), first)
         number = count_words(len(answer.costs), "rollout")
+        text = f"{first.mean:.4g}, observed in {number}"
+        if answer is not first:
+            costs = f"{first.mean:.4g} → {answer.mean:.4g}"
+            text = f"{costs}, observed in {len(first.costs)} and {number}"
         adjusted = ", less what the simulator says of their starts" if evidence.adjusted else ""
-        if answer is first:
-            return first.mean, f"{first.mean:.4g}, observed in {number}{adjusted}"
-        counts = f"{len(first.costs)} and {number}"
-        costs = f"{first.mean:.4g} → {answer.mean:.4g}"
-        return answer.mean, f"{costs}, observed in {counts}{adjusted}"
+        return answer.mean, text + adjusted
