@@ -1,12 +1,13 @@
-"""The one exact solver, against closed forms."""
+"""The one exact solver, against closed forms; within bounds, against SciPy's L-BFGS-B."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.inner.exact import absolute, minimise_exactly
+from proxyprox.inner.exact import absolute, find_minimum, minimise_exactly, minimise_in_box
 
 
 @pytest.fixture
@@ -45,3 +46,40 @@ def test_the_absolute_value_of_a_matrix_has_those_of_its_eigenvalues():
     for values in ([-2.0, 0.5, 3.0], [0.1, 1.0, 2.0]):
         found = absolute((basis * values) @ basis.T)
         np.testing.assert_allclose(found, (basis * np.abs(values)) @ basis.T, atol=1e-12)
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(-0.1, 0.2), (-30.0, 30.0), (0.0, np.inf)])
+def test_the_minimum_is_that_of_scipy(lower, upper):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5)) * np.logspace(0, -1, 5)
+    loss = pp.logistic_regression(X, rng.integers(0, 2, 60), l2=1e-3)
+    box = pp.Box(lower, upper)
+    start = box.prox(np.zeros(5), 1.0)
+    found = minimise_in_box(loss, start, box, tol=1e-9)
+    tight = {"ftol": 0.0, "gtol": 1e-10, "maxiter": 10_000}
+    reference = scipy.optimize.minimize(
+        loss.value, start, jac=loss.gradient, bounds=[(lower, upper)] * 5, method="L-BFGS-B",
+        options=tight,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, reference.x, atol=1e-5)
+    assert box.value(found) == 0
+    np.testing.assert_allclose(find_minimum(loss, start, penalty=box), found, atol=1e-6)
+
+
+def test_a_curved_valley_takes_few_evaluations_and_none_outside():
+    seen = []
+
+    def rosenbrock(w):
+        seen.append(np.array(w))
+        return float(scipy.optimize.rosen(w))
+
+    loss = pp.FunctionProxy(
+        rosenbrock, lambda w: scipy.optimize.rosen_der(w),
+        hessian=lambda w: scipy.optimize.rosen_hess(w),
+    )  # fmt: skip
+    box = pp.Box([-2.0, -2.0], [0.8, 2.0])
+    found = minimise_in_box(loss, np.array([-1.2, 1.0]), box, tol=1e-9)
+    # On the bound w_0 = 0.8 the least is at w_1 = 0.8².
+    np.testing.assert_allclose(found, [0.8, 0.64], atol=1e-6)
+    assert len(seen) < 60
+    assert all(box.value(w) == 0 for w in seen)
