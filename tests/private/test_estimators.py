@@ -128,11 +128,12 @@ def test_regressions(rows):
     X, _ = rows
     rng = np.random.default_rng(1)
     z = X @ [1.0, -0.5, 0.25]
+    costs = {**COSTS, "epsilon": 5.0}
     for model, y, slow in (
         (PrivateRidge, z + rng.normal(size=len(z)), Ridge(alpha=1e-3)),
         (PrivatePoissonRegressor, rng.poisson(np.exp(z)), PoissonRegressor(alpha=1e-6)),
     ):
-        parts, costs = (X[400:], y[400:], X[:400], y[:400]), {**COSTS, "epsilon": 5.0}
+        parts = (X[400:], y[400:], X[:400], y[:400])
         private = model(**costs).fit(*parts)
         assert np.abs(private.coef_ - slow.fit(X[400:], y[400:]).coef_).max() < 0.25
         assert private.score(X, y) > 0.15
@@ -331,9 +332,7 @@ def test_rows_that_are_not_as_many_as_said_are_noticed_and_do_no_harm(rows, trut
     assert log_loss(model, X, y) < 0.6
 
 
-def test_a_bound_below_most_public_rows_is_said_and_rows_are_shortened_for_predictions(
-    parts, public
-):
+def test_a_bound_below_most_public_rows_is_said_and_cuts_predictions_too(parts, public):
     raw = of_tables(parts, lambda X: 300 * X)
     model = logistic(bound=4.0)
     with pytest.warns(PrivateFitWarning, match="bound"):

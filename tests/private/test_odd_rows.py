@@ -106,14 +106,10 @@ def as_list(values):
 
 
 def as_objects(values):
-    if isinstance(values[0], list):
-        table = np.full((len(values), 2), None, dtype=object)
-        for i, row in enumerate(values):
-            table[i, 0], table[i, 1] = row
-        return table
-    table = np.full(len(values), None, dtype=object)
-    for i, value in enumerate(values):
-        table[i] = value
+    shape = (len(values), 2) if isinstance(values[0], list) else (len(values),)
+    table = np.full(shape, None, dtype=object)
+    for place in np.ndindex(shape):
+        table[place] = values[place[0]][place[1]] if len(place) > 1 else values[place[0]]
     return table
 
 
@@ -142,6 +138,7 @@ CLASSES = {
     "whole": ((0, 1), Y), "floats": ((0.0, 1.0), [float(v) for v in Y]),
     "text": (("a", "b"), ["ab"[v] for v in Y]),
     "booleans": ((np.False_, np.True_), [np.bool_(v) for v in Y]),
+    "numbers": (None, [0.1, 2.5, -1.0, 4.0, 0.0, 1.0, 2.0]),
 }  # fmt: skip
 
 
@@ -181,17 +178,10 @@ def test_an_odd_feature_leaves_the_other_rows_as_they_are(make_rows):
 @pytest.mark.parametrize("classes", CLASSES)
 def test_an_odd_label_leaves_the_other_rows_as_they_are(make_rows, classes):
     names, labels = CLASSES[classes]
+    family, bound = (Linear(), 3.0) if names is None else (Logistic(names), None)
     for name, odd in ODD.items():
         more = planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd))
-        check_others(name, more, (X, labels), Logistic(names))
-
-
-@pytest.mark.parametrize("make_rows", CONTAINERS)
-def test_an_odd_number_as_label_leaves_the_other_rows_as_they_are(make_rows):
-    labels = [0.1, 2.5, -1.0, 4.0, 0.0, 1.0, 2.0]
-    for name, odd in ODD.items():
-        more = planted(X.tolist(), [0.5, 0.5]), make_rows(planted(labels, odd))
-        check_others(name, more, (X, labels), Linear(), label_bound=3.0)
+        check_others(name, more, (X, labels), family, label_bound=bound)
 
 
 ODD_ROWS = {
