@@ -330,10 +330,15 @@ def tune() -> dict[str, Any]:
             both = []
             for seed in TUNING:
                 public, test = losses(seed)
-                points = averaging(
-                    Here(Rehearsal), public, seed=seed, epsilon=epsilon, rounds=rounds,
-                    method=method, **setting,
-                )  # fmt: skip
+                try:
+                    with np.errstate(all="ignore"):
+                        points = averaging(
+                            Here(Rehearsal), public, seed=seed, epsilon=epsilon, rounds=rounds,
+                            method=method, **setting,
+                        )  # fmt: skip
+                except RuntimeError:  # it diverged
+                    both.append([np.inf, np.inf])
+                    break
                 both.append([test.value(w) for w in points])
             last, tail = np.mean(both, axis=0)
             tried += [(last, setting | {"tail": False}), (tail, setting | {"tail": True})]
