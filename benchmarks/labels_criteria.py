@@ -157,20 +157,21 @@ def contest(data: Table, criterion: str, seed: int) -> dict[str, list[float]]:
 def page_table(record: Path) -> str:
     """Return log-loss and accuracy after the last mark, means of the draws, for the page."""
     found = json.loads(record.read_text(encoding="utf-8"))
+    ways = [way for way in ALL if way in next(iter(found.values()))]
     ends = {
         (name, criterion): np.array([[run["log_loss"][-1], run["accuracy"][-1]] for run in runs])
         for name, by in found.items()
         for criterion, runs in by.items()
     }
-    lines = [["data (draws)", *(f"`{c}`" if c.islower() and " " not in c else c for c in ALL)]]
+    lines = [["data (draws)", *(f"`{c}`" if c.islower() and " " not in c else c for c in ways)]]
     lines.append(["---"] * len(lines[0]))
     for name, by in found.items():
-        means = [ends[name, criterion].mean(axis=0) for criterion in ALL]
+        means = [ends[name, criterion].mean(axis=0) for criterion in ways]
         cells = [f"{loss:.3f}, {100 * right:.1f} %" for loss, right in means]
         lines.append([f"{name} ({len(by[CRITERIA[0]])})", *cells])
     plain = {name: ends[name, CRITERIA[0]] for name in found}
     mean, worst, right = [], [], []
-    for criterion in ALL:
+    for criterion in ways:
         pairs = [(ends[name, criterion], plain[name]) for name in found]
         ratios = [a[:, 0].mean() / b[:, 0].mean() for a, b in pairs]
         mean.append(f"{np.exp(np.mean(np.log(ratios))):.2f}")
