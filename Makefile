@@ -69,7 +69,7 @@ docs: $(VENV)/.docs    ## build the site into docs/_build/html, run its examples
 	$(BIN)/python -m sphinx -W --keep-going -q -j 2 -b html docs docs/_build/html
 	$(BIN)/python docs/check.py docs/_build/html
 
-arm: $(VENV)/.test             ## few rollouts of a two-link arm beside tuned rivals: half an hour of processor time
+arm: $(VENV)/.test             ## few rollouts of a two-link arm beside tuned rivals: five minutes of processor time
 	OMP_NUM_THREADS=1 $(BIN)/python -m experiments.arm $(OPTIONS)
 
 lint: $(VENV)/.lint    ## check style and types, changing nothing
