@@ -72,6 +72,7 @@ _FIELD = re.compile(r"\{[^}]*\}")
 LINK = re.compile(r"`[^`]*`|\]\([^)]*\)")
 # Says the commit if the files were copied without their repository.
 COMMIT = "PROXYPROX_COMMIT"
+UNPUBLISHED = "add --record, which puts what comes out into docs/results"
 # Scripts import this module first: seconds are counted from here.
 BEGUN = time.monotonic()
 
@@ -563,9 +564,11 @@ def old_commands(names: Sequence[str], root: Path = ROOT) -> dict[str, tuple[lis
         if "older than" in line and (not names or {record, record.split("/")[0]} & {*names}):
             file = root / RESULTS / record
             about = _about(file.parent)[file.name]
-            made, last = commands.get(about["command"], ([], 0.0))
+            command = about["command"]
+            command += " --record" * (why_not(command, root) == UNPUBLISHED)
+            made, last = commands.get(command, ([], 0.0))
             seconds = math.inf if about["seconds"] is None else about["seconds"]
-            commands[about["command"]] = [*made, record], max(last, seconds)
+            commands[command] = [*made, record], max(last, seconds)
     return dict(sorted(commands.items(), key=lambda item: item[1][1]))
 
 
@@ -629,7 +632,7 @@ def why_not(command: str, root: Path = ROOT) -> str:
             return ""
         script = base.with_suffix(".py")
         if script.exists() and "publish(" in script.read_text() and "--record" not in words:
-            return "add --record, which puts what comes out into docs/results"
+            return UNPUBLISHED
         return "" if script.exists() else f"there is no module {words[1]}"
     return "" if words and (root / words[0]).is_file() else "there is no such script"
 
