@@ -1,5 +1,4 @@
 import math
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -13,15 +12,6 @@ def shares(averaging, etas):
         share = averaging.share(share, eta, k)
         made.append(share)
     return made
-
-
-@pytest.mark.parametrize("gain", [Fraction(1, 1000), Fraction(1, 2), Fraction(10)])
-def test_geometric_weights_are_the_theorems(gain):
-    # ημ = gain, in exact arithmetic.
-    K, q = 12, 1 + 2 * gain / 5
-    weights = [q ** (k - 1) for k in range(1, K + 1)]
-    for k, share in enumerate(shares(Geometric(mu=float(gain)), [1.0] * K), start=1):
-        assert share == pytest.approx(float(weights[k - 1] / sum(weights[:k])), rel=1e-14)
 
 
 def test_a_schedule_of_step_sizes_multiplies_the_weights():

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import proxyprox as pp
 
 X = np.arange(12.0).reshape(6, 2) / 10
 Y = np.array([0, 1, 0, 1, 1, 0])
-RAGGED = [[1.0, 2.0], [3.0]]
-
-
-def with_nan(array, value=np.nan):
-    array = np.array(array, dtype=float)
-    array.flat[1] = value
-    return array
 
 
 def quadratic(noise=0.0):
@@ -35,10 +27,6 @@ def plain_target(**options):
 
 def values_only():
     return pp.FunctionProxy(lambda w: 0.5 * float(w @ w), lambda w: w)
-
-
-def problem():
-    return pp.Problem(quadratic(), quadratic())
 
 
 def unpaid(objective=None, **call):
@@ -87,16 +75,11 @@ CASES = {
     "w0 empty, size unknown": (
         lambda: solve(plain_target(), pp.problems.Zero(), w0=[]), ValueError,
         ["w0", "(0,)", "1 or more"]),
-    "w0 text": (lambda: solve(w0=["a", "b"]), TypeError, ["w0", "['a', 'b']", "array of numbers"]),
-    "w0 complex": (lambda: solve(w0=np.ones(2) * 1j), TypeError, ["w0", "complex128", "float64"]),
     "w0 long": (lambda: solve(w0=np.ones(3)), ValueError, ["w0", "(3,)", "length 2"]),
     "w0 unknown": (
         lambda: solve(plain_target(), pp.problems.Zero()), ValueError,
         ["w0", "None", "starting point"]),
     # -- data
-    "X sparse NaN": (
-        lambda: pp.linear_regression(scipy.sparse.csr_array(with_nan(X)), Y),
-        ValueError, ["X", "finite", "1 NaN"]),
     "y text, linear": (
         lambda: pp.linear_regression(X, list("abcabc")), TypeError, ["y", "numeric"]),
     "y three classes": (
@@ -107,9 +90,6 @@ CASES = {
     "y unknown class": (
         lambda: pp.logistic_regression(X, [0, 1, 7, 0, 0, 1], classes=(0, 1)),
         ValueError, ["y", "7 at row 2", "[0, 1]"]),
-    "y negative, Poisson": (
-        lambda: pp.poisson_regression(X, [1, 2, -3, 0, 0, 1]),
-        ValueError, ["y", "got -3.0 at row 2.", "zero or more"]),
     "option misspelt": (
         lambda: pp.logistic_regression(X, [0, 1] * 3, L2=1),
         TypeError, ["logistic_regression has no option 'L2'", "l2, intercept"]),
@@ -119,8 +99,6 @@ CASES = {
     "a class for a method": (
         lambda: solve(plain_target(), w0=np.ones(2), method=pp.ProxyProx),
         TypeError, ["got the class ProxyProx.", 'Call it: method=ProxyProx(eta="auto").']),
-    "a class for a rival": (
-        lambda: solve(safeguard=pp.Adam), TypeError, ["safeguard", "safeguard=Adam(...)."]),
     "a target without labels": (
         lambda: solve(pp.logistic_regression(X), method=None),
         ValueError, ["y", "None", "Give y", "tell(observations=...)"]),
@@ -128,32 +106,10 @@ CASES = {
         lambda: solve(Robot(), method=pp.ProxyProx(0.1, correction=pp.corrections.Storm(0.1))),
         TypeError, ["not repeatable", "correction=Plain() or EMA(0.1)"]),
     "classes missing": (lambda: pp.softmax_regression(X), ValueError, ["classes", "None", "tuple"]),
-    "weights zero": (
-        lambda: pp.linear_regression(X, Y, sample_weight=np.zeros(6)),
-        ValueError, ["sample_weight", "0 to 0", "not all zero"]),
-    "subsample too many": (
-        lambda: pp.linear_regression(X, Y).subsample(7), ValueError, ["n must", "7", "rows, 6"]),
-    "P asymmetric": (
-        lambda: pp.Quadratic(np.array([[1.0, 2.0], [0.0, 1.0]])),
-        ValueError, ["P", "symmetric", "(P + P.T) / 2"]),
-    "proxy of another size": (
-        lambda: pp.Problem(quadratic(), pp.Quadratic(np.eye(3))),
-        ValueError, ["proxy", "3 parameters", "same columns"]),
     # -- step sizes and settings
-    "eta 0": (lambda: pp.ProxyProx(0), ValueError, ["eta", "got 0", "positive", "1/(4δ)"]),
     "eta(k) negative": (
         lambda: solve(method=pp.ProxyProx(lambda k: -1)), ValueError, ["eta(0)", "-1", "schedule"]),
     # -- the call
-    "no end": (
-        lambda: solve(plain_target(), w0=np.zeros(2), steps=None),
-        ValueError,
-        ["steps", "budget", "no end"],
-    ),
-    "tol of noise": (
-        lambda: solve(plain_target(), w0=np.zeros(2), tol=0.1),
-        ValueError,
-        ["tol", "sampled"],
-    ),
     "budget uncounted": (
         lambda: solve(steps=None, budget=pp.Budget(cost=5)),
         ValueError, ["Budget.cost", "5", "Quadratic has no cost"]),
@@ -166,16 +122,8 @@ CASES = {
     "problem bare": (
         lambda: pp.minimize(quadratic(), method=pp.SGD(1), steps=1),
         TypeError, ["problem", "a Problem", "Wrap it"]),
-    "objective class": (lambda: pp.Problem(pp.GLM), TypeError, ["objective", "GLM", "sample and"]),
-    "proxy class": (lambda: pp.Problem(quadratic(), pp.problems.Zero), TypeError,
-        ["proxy", "Zero"]),
     "proxy one callable": (
         lambda: pp.Problem(quadratic(), abs).proxy.value(X[0]), TypeError, ["proxy(w)", "number"]),
-    "penalty number": (lambda: pp.Problem(quadratic(), penalty=0.1), TypeError, ["penalty", "L1("]),
-    "penalty class": (
-        lambda: pp.Problem(quadratic(), penalty=pp.L1), TypeError, ["penalty", "L1("]),
-    "method class": (
-        lambda: solve(method=pp.SGD), TypeError, ["method", "SGD", "such as ProxyProx("]),
     "checkpoint nowhere": (
         lambda: solve(checkpoint="/nowhere/at/all"),
         ValueError, ["checkpoint", "/nowhere/at/all", "exists", "Create /nowhere/at"]),
@@ -191,15 +139,6 @@ CASES = {
     "descent without smoothness": (
         lambda: solve(proxy=values_only(), w0=np.ones(2), inner=pp.inner.GradientDescent()),
         TypeError, ["smoothness", "Give GradientDescent a step_size"]),
-    "DANE without full gradients": (
-        lambda: solve(plain_target(), values_only(), np.ones(2), method=pp.DANE()),
-        TypeError, ["method=DANE", "everything()", "FunctionObjective", "Use ProxyProx"]),
-    "Storm on rollouts": (
-        lambda: solve(
-            plain_target(repeatable=False), w0=np.ones(2),
-            method=pp.ProxyProx(1.0, pp.corrections.Storm(0.1)),
-        ),
-        TypeError, ["Storm", "two points", "not repeatable", "EMA"]),
     # -- functions of other arguments, before a gradient is paid for
     "callback of two": (lambda: unpaid(callback=lambda a, b: 0), TypeError, ["callback(step)"]),
     "own objective": (lambda: unpaid(objective=Own()), TypeError, ["gradient(w, batch)"]),
@@ -216,9 +155,6 @@ CASES = {
     "a robot is named": (
         lambda: pp.audit(pp.Problem(Robot(), quadratic())),
         TypeError, ["objective", "Robot object>"]),
-    "problem not a Problem": (
-        lambda: pp.problems.regularized(quadratic(), 0.1, np.ones(2)), TypeError,
-        ["problem", "Problem("]),
 }  # fmt: skip
 
 
@@ -266,7 +202,7 @@ def test_a_message_says_what_is_left_of_the_gap_but_not_of_nothing():
     rows = np.random.default_rng(0).normal(size=(200, 5))
     loss = pp.logistic_regression(rows, rows.sum(1) + rows[:, 0] ** 2 > 0, l2=1e-2)
     best = pp.minimize(loss, tol=1e-12).fun
-    for end in ({"tol": 1e-2}, {"steps": 5}, {"budget": 5}):
+    for end in ({"tol": 1e-2}, {"budget": 5}, {"steps": 5}, {"steps": 5, "w0": np.zeros(5)}):
         result = pp.minimize(pp.Problem(loss, loss.subsample(40, rng=0)), **end)
         said = float(result.message.split(" of the first gap")[0].split()[-1])
         left = (result.fun - best) / (loss.value(np.zeros(5)) - best)

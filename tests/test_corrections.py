@@ -23,30 +23,6 @@ def run(correction, differences=DIFFERENCES, before=BEFORE):
     return made
 
 
-@pytest.mark.parametrize("a", [0.1, 0.6])
-def test_ema_is_the_weighted_sum_of_the_past(a):
-    for k, got in enumerate(run(EMA(a))):
-        weights = [(1 - a) ** k] + [a * (1 - a) ** (k - j) for j in range(1, k + 1)]
-        assert sum(weights) == pytest.approx(1.0)
-        np.testing.assert_allclose(got, weights @ DIFFERENCES[: k + 1], rtol=1e-12)
-
-
-def test_mean_is_the_mean():
-    for k, got in enumerate(run(Mean())):
-        np.testing.assert_allclose(got, DIFFERENCES[: k + 1].mean(axis=0), rtol=1e-12)
-
-
-@pytest.mark.parametrize("a", [0.1, 0.6])
-def test_storm_is_momentum_plus_the_step_just_taken(a):
-    m = DIFFERENCES[0]
-    got = run(Storm(a))
-    np.testing.assert_array_equal(got[0], m)
-    for k in range(1, 7):
-        d, earlier = DIFFERENCES[k], BEFORE[k]
-        m = (1 - a) * m + a * d + (1 - a) * (d - earlier)
-        np.testing.assert_allclose(got[k], m, rtol=1e-12)
-
-
 def test_storm_tracks_a_noiseless_difference_exactly():
     # The same function at w_k and w_{k−1}, without noise: the estimate has no lag.
     path = np.cumsum(DIFFERENCES, axis=0)

@@ -73,7 +73,7 @@ def test_a_larger_budget_goes_on_from_the_open_question(tmp_path):
         "rng": 0,
         "stop": pp.stopping.SDane(),
     }
-    pp.minimize(problem(), budget=6, checkpoint=path, **call)
+    pp.minimize(problem(), budget=np.int64(6), checkpoint=path, **call)
     resumed = pp.minimize(problem(), budget=15, checkpoint=path, **call)
     whole = pp.minimize(problem(), budget=15, **call)
     assert resumed.w.tobytes() == whole.w.tobytes()

@@ -182,14 +182,27 @@ NONSENSE = {
     "inf": float("inf"), "-1": -1, "0": 0, "object": object(), "set": set(), "bytes": b"x",
     "huge": 10**400, "3-D": np.ones((2, 2, 2)), "list": ["a"], "dict": {}, "True": True,
 }  # fmt: skip
-# What may be right for one argument or another; whether it is, tests of that argument say.
-SENSIBLE = {"inf", "-1", "0", "True"}
+# The arguments that may be zero.
+ZERO = {
+    "sigma", "delta", "mu", "G", "rho", "initial_gap", "delta_B", "sample", "worth", "beta",
+    "beta1", "beta2", "target_gradient_norm", "alpha", "lower", "upper", "noise", "l2", "rng",
+    "strong_convexity", "tol", "atol", "sampling", "expected", "moments", "count", "confidence",
+    "tolerance", "worst", "resets", "delay", "seed",
+}  # fmt: skip
 # Arguments that take more than their kind: files by name, tables of any sort, empty collections.
 TAKEN = {
     "minimize.checkpoint": {"text"},
-    "Constant.value": {"NaN"},  # a method without η
+    "DANE.eta": {"inf"},
+    "Box.lower": {"-1"},
+    "Box.upper": {"-1", "inf"},
+    "guarantee.B": {"0"},
+    "inner_steps_sgd.H": {"0"},
+    "Constant.value": {"NaN", "inf"},  # a method without η
     "softmax_regression.y": {"None"},  # then classes are needed, which the error names
-    "Parameter.upper": {"huge"},
+    "Parameter.lower": {"-1"},
+    "Parameter.upper": {"inf", "huge"},
+    "SimulatedRobot.resets": {"-1"},
+    "SimulatorProxy.resets": {"-1"},
     "LabelBudget.path": {"text"},
     "Budget.proxies": {"dict"},
     "LabelBudget.about": {"dict"},
@@ -215,7 +228,9 @@ def test_nonsense_is_refused_by_the_name_of_the_argument(table, tmp_path, monkey
         for parameter in inspect.signature(called).parameters.values():
             name, where = parameter.name, f"{called.__name__}.{parameter.name}"
             optional = parameter.default is None or "None" in str(parameter.annotation)
-            allowed = SENSIBLE | TAKEN.get(where, set()) | ({"None"} if optional else set())
+            # Whether True is right tests of the argument say.
+            allowed = {"True"} | TAKEN.get(where, set()) | ({"None"} if optional else set())
+            allowed |= {"0"} if name in ZERO else set()
             if parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
                 continue
             for label, given in NONSENSE.items():

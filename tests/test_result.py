@@ -274,13 +274,3 @@ def test_one_gradient_is_paid_if_the_proxy_has_the_targets_curvature(name, how):
         for w, g in ((w, target.gradient(w, None)) for w in (result.w, start))
     ]
     assert sizes[0] <= 1.01 * tol * sizes[1] + 1e-14
-
-
-@pytest.mark.parametrize("method", [pp.ProxyProx(5.0), pp.DANE(5.0), pp.SGD(2.0)])
-def test_an_answer_that_is_exchanged_has_its_own_value_and_gradient(method):
-    square = (lambda w: float(w @ w), lambda w: 2 * w)
-    flat = (lambda w: 0.0, lambda w: 0 * w)
-    result = pp.minimize(pp.Problem(square, flat), np.ones(2), method=method, steps=30)
-    assert not result.success
-    assert result.fun == pytest.approx(square[0](result.x))
-    assert result.jac is None or result.jac == pytest.approx(square[1](result.x))

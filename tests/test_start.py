@@ -45,6 +45,8 @@ def test_no_answer_with_values_lies_above_w0(name, method):
             np.testing.assert_allclose(result.values[0], value(w0))
             np.testing.assert_allclose(result.values[1], value(result.w))
             assert value(result.w) <= value(w0) + 1e-9 * abs(value(w0))
+            if target is not value and result.jac is not None:
+                np.testing.assert_allclose(result.jac, gradient(result.w))
 
 
 def test_a_maximum_at_the_proxys_minimum_is_not_the_answer():

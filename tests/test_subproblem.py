@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from proxyprox import L1, logistic_regression
-from proxyprox.inner import NonFiniteError, Subproblem
+from proxyprox.inner import Subproblem
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(15, 4))
@@ -42,15 +42,3 @@ def test_constants_bound_the_hessian(phi):
     assert eigenvalues[-1] <= phi.smoothness
     assert phi.strong_convexity == pytest.approx(0.1 + 1 / phi.eta)
     assert phi.smoothness == pytest.approx(PROXY.smoothness + 1 / phi.eta)
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_ends_the_solve(phi, bad):
-    gradient = phi.gradient(W)
-    gradient[1] = bad
-    with np.errstate(invalid="ignore"), pytest.raises(NonFiniteError):
-        phi.progress(W, gradient, 1)
-    away = W.copy()
-    away[0] = bad
-    with np.errstate(invalid="ignore"), pytest.raises(NonFiniteError):
-        phi.progress(away, phi.gradient(W), 1)

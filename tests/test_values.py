@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pytest
 
 from proxyprox import (
     FunctionObjective,
@@ -18,13 +17,9 @@ from proxyprox import (
     Request,
     Run,
     Status,
-    linear_regression,
-    logistic_regression,
     minimize,
 )
 from proxyprox.methods.base import State
-from proxyprox.problems import gamma_regression
-from proxyprox.problems.combination import Combination
 
 TARGET = Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, -3.0]))
 RNG = np.random.default_rng(0)
@@ -66,28 +61,6 @@ class Trial(State):
     slope: Any = None
     best: float = math.inf
     step: float = 1.0
-
-
-@pytest.mark.parametrize(
-    "loss",
-    [
-        TARGET,
-        logistic_regression(X, LABELS, l2=0.1, sample_weight=AMOUNTS),
-        gamma_regression(X, AMOUNTS),
-        linear_regression(X, AMOUNTS, l2=0.1),
-        Combination([TARGET], [1.0], tilt=np.ones(2), mu=2.0, centre=np.ones(2)),
-        FunctionObjective(
-            TARGET.gradient, value=TARGET.value, value_and_gradient=TARGET.value_and_gradient
-        ),
-    ],
-    ids=lambda loss: type(loss).__name__,
-)
-def test_value_and_gradient_are_those_of_the_loss(loss: Any) -> None:
-    w = np.array([0.3, -0.7])
-    value, gradient = loss.value_and_gradient(w)
-    assert loss.exact
-    assert value == pytest.approx(loss.value(w), rel=1e-12)
-    np.testing.assert_allclose(gradient, loss.gradient(w, None), rtol=1e-12)
 
 
 def test_a_method_that_asks_for_values_gets_them_and_the_trace_has_them() -> None:

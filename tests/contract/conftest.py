@@ -177,7 +177,7 @@ def combinations() -> dict[tuple[str, str, str], bool]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     tables = {
-        "criterion": CRITERIA, "averaging": AVERAGINGS, "correction": CORRECTIONS,
+        "criterion": CRITERIA, "averaging": AVERAGINGS,
         "backend": dict(zip(BACKENDS, BACKENDS, strict=True)),
     }  # fmt: skip
     if "inner" in metafunc.fixturenames:

@@ -150,9 +150,3 @@ def test_every_averaging_is_a_convex_combination(averaging, backend, noisy, to_n
     weights = [0.0] * 19 + [1.0] if last else q ** np.arange(20.0)
     expected = np.average(seen, axis=0, weights=weights)
     assert np.allclose(to_numpy(result.w), expected, rtol=1e-12, atol=1e-14)
-
-
-def test_every_correction_runs_in_proxyprox(correction, backend, shared):
-    method = pp.ProxyProx(eta=1.0, correction=correction)
-    result = pp.minimize(shared.problem, shared.w0, method=method, steps=4, rng=0)
-    assert result.ledger.target_gradients == (7 if correction.two_points else 4)

@@ -21,7 +21,6 @@ from proxyprox.testing import (
 )
 from spam import SPAM
 from stabilized_dane import StabilizedDANE
-from tests.runs import advance
 
 
 def rows():
@@ -32,22 +31,11 @@ def rows():
     return pp.Problem(target, target.label_free())
 
 
-@pytest.mark.parametrize("eta", [1.0, "auto"])
-@pytest.mark.parametrize("own", [SagaProxyProx, SvrgProxyProx, HeavyBall])
-def test_own_methods_load_from_a_file_and_resume_bit_for_bit(own, eta, tmp_path):
-    problem, method = rows(), own(eta=eta)
-    whole = advance(pp.Run(problem, method=method, rng=0), 30)
-    advance(pp.Run(problem, method=method, rng=0), 13).save(tmp_path / "run")
-    resumed = advance(pp.Run.load(tmp_path / "run", problem), 17)
-    assert resumed.method == method
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    assert resumed.ledger.target_gradients == whole.ledger.target_gradients
-
-
 def test_own_methods_and_corrections_pass_their_check():
     for own in (HeavyBall, SvrgProxyProx, SPAM, FedRed, StabilizedDANE):
         check_method(own(0.5))
-    check_method(SagaProxyProx(eta=0.5), problem=rows())
+    for eta in (0.5, "auto"):
+        check_method(SagaProxyProx(eta=eta), problem=rows())
     check_method(pp.ProxyProx(eta=0.5, correction=WindowMean()))
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from proxyprox import DANE, L1, SGD, Adam, Problem, ProxyProx, Quadratic, minimize
 from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.inner import ClosedForm, Newton
 from proxyprox.methods import Momentum
 from proxyprox.stopping import Residual
 
@@ -106,17 +105,6 @@ def test_a_diagonal_metric_needs_a_separable_penalty():
 
     with pytest.raises(TypeError, match="penalty"):
         minimize(Problem(TARGET, PROXY, Norm()), W0, method=Adam(0.1), steps=1)
-
-
-@pytest.mark.parametrize("eta", [0.1, 5.0, lambda k: 1.0 / (k + 1)])
-@pytest.mark.parametrize("inner", [ClosedForm(), Newton()])
-def test_proxyprox_is_the_preconditioned_step(eta, inner):
-    w = W0
-    for k, noise in enumerate(noises(6)):
-        step = eta(k) if callable(eta) else eta
-        w = w - step * np.linalg.solve(np.eye(D) + step * P, gradient(w, noise))
-    got = run(ProxyProx(eta), inner=inner, stop=Residual(1e-11)).last
-    np.testing.assert_allclose(got, w, atol=1e-10)
 
 
 @pytest.mark.parametrize("correction", [Plain(), EMA(0.3), Mean(), Storm(0.3)], ids=repr)

@@ -1,4 +1,4 @@
-"""ProxyBFGS: BFGS in the proxy's metric, against dense formulas, PCG and SciPy's L-BFGS-B."""
+"""ProxyBFGS: BFGS in the proxy's metric, against PCG and SciPy's L-BFGS-B."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
-from proxyprox.methods.quasi_newton import conjugate, inverse_product, updated, usable
 from proxyprox.problems.combination import MixedProxy
 
 BFGS = pp.ProxyBFGS()
@@ -58,70 +57,6 @@ def rounds(problem, least, method=None, limit=200):
     reached = np.flatnonzero(result.trace["value"] - least <= 1e-6)
     assert len(reached), result.message
     return 1 + int(reached[0])
-
-
-# -- formulas --------------------------------------------------------------------------------------
-
-
-def pairs_of(A, count, rng):
-    steps = rng.normal(size=(count, len(A)))
-    return [usable(s, A @ s) for s in steps]
-
-
-def rows(pairs):
-    return (np.array(part) for part in list(zip(*pairs, strict=True))[:2])
-
-
-def test_inverse_product_is_that_of_the_textbook_formula():
-    rng = np.random.default_rng(0)
-    base, pairs = spectrum(rng, 7, 50.0), pairs_of(spectrum(rng, 7, 1e3), 4, rng)
-    H, B = np.linalg.inv(base), base
-    for s, y, sy in pairs:
-        V = np.eye(7) - np.outer(y, s) / sy
-        H = V.T @ H @ V + np.outer(s, s) / sy
-        B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / sy
-    q = rng.normal(size=7)
-    solved = inverse_product(lambda v: np.linalg.solve(base, v), *rows(pairs), q)
-    np.testing.assert_allclose(solved, H @ q, rtol=1e-8)
-    np.testing.assert_allclose(updated(base, pairs), B, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(np.linalg.inv(B) @ q, solved, rtol=1e-6)
-
-
-def test_conjugate_pairs_of_a_quadratic_hold_at_once():
-    rng = np.random.default_rng(1)
-    A = spectrum(rng, 8, 100.0)
-    pairs, agreeing = conjugate(pairs_of(A, 5, rng))
-    assert agreeing == len(pairs) == 5
-    for s, y, _ in pairs:
-        np.testing.assert_allclose(inverse_product(lambda q: q, *rows(pairs), y), s, atol=1e-8)
-    plain = pairs_of(A, 5, rng)
-    s, y, _ = plain[0]
-    assert np.linalg.norm(inverse_product(lambda q: q, *rows(plain), y) - s) > 1e-3
-
-
-def test_pairs_of_another_quadratic_stay_as_they_are():
-    rng = np.random.default_rng(2)
-    old, new = pairs_of(spectrum(rng, 8, 100.0), 2, rng), pairs_of(np.eye(8) * 30, 3, rng)
-    pairs, agreeing = conjugate([*old, *new])
-    assert agreeing == 3
-    assert all(kept is given for kept, given in zip(pairs[:2], old, strict=True))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_minimum_in_a_box_is_scipys(seed):
-    rng = np.random.default_rng(seed)
-    B, g = spectrum(rng, 9, 1e3), rng.normal(size=9)
-    low = np.where(rng.random(9) < 0.7, -rng.random(9), -np.inf)
-    high = np.where(rng.random(9) < 0.7, rng.random(9) * (rng.random(9) < 0.8), np.inf)
-    # A bound that rounding keeps off zero does not block the way.
-    low[0] = -1e-17
-    p = box_minimum(B, g, low, high)
-    found = scipy.optimize.lsq_linear(
-        np.linalg.cholesky(B).T, -np.linalg.solve(np.linalg.cholesky(B), g),
-        (low, np.maximum(high, low + 1e-300)), tol=1e-14, method="bvls",
-    )  # fmt: skip
-    assert ((p >= low) & (p <= high)).all()
-    np.testing.assert_allclose(p, found.x, atol=1e-6 * np.abs(p).max())
 
 
 # -- quadratics ------------------------------------------------------------------------------------
@@ -220,6 +155,23 @@ def watched(target):
         lambda w: both(w)[1], value=lambda w: both(w)[0], value_and_gradient=both
     )
     return objective, asked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_minimum_in_a_box_is_scipys(seed):
+    rng = np.random.default_rng(seed)
+    B, g = spectrum(rng, 9, 1e3), rng.normal(size=9)
+    low = np.where(rng.random(9) < 0.7, -rng.random(9), -np.inf)
+    high = np.where(rng.random(9) < 0.7, rng.random(9) * (rng.random(9) < 0.8), np.inf)
+    # A bound that rounding keeps off zero does not block the way.
+    low[0] = -1e-17
+    p = box_minimum(B, g, low, high)
+    found = scipy.optimize.lsq_linear(
+        np.linalg.cholesky(B).T, -np.linalg.solve(np.linalg.cholesky(B), g),
+        (low, np.maximum(high, low + 1e-300)), tol=1e-14, method="bvls",
+    )  # fmt: skip
+    assert ((p >= low) & (p <= high)).all()
+    np.testing.assert_allclose(p, found.x, atol=1e-6 * np.abs(p).max())
 
 
 @pytest.mark.parametrize("kind", ["quadratic", "logistic", "applied"])
@@ -594,19 +546,3 @@ def test_a_proxy_in_other_units_does_not_end_a_run_early():
         result = pp.minimize(pp.Problem(target, factor * near))
         assert result.status is pp.Status.CONVERGED
         assert target.value(result.w) - least < 1e-8 * (np.log(2) - least), factor
-
-
-def test_what_the_model_says_is_left_is_about_the_gap():
-    target = table()
-    start = np.zeros(target.dim)
-    least = target.value(minimise_exactly(target, start))
-    run = pp.Run(pp.Problem(target, target.subsample(100, rng=0)), start, method=BFGS)
-    for steps in range(1, 15):
-        advance(run, target)
-        left, whole = run.method.gaps(run.state.method)
-        value = run.state.method.value
-        assert math.isnan(left) == (steps < 3)
-        if steps >= 3:
-            assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
-            # The way from w0 is known: what is left is the rest.
-            assert whole - left == pytest.approx(target.value(start) - value)

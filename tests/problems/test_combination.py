@@ -44,6 +44,10 @@ def test_sums_scales_and_lines_are_the_quadratics_they_stand_for():
         rest = made.value(np.zeros(3))
         assert made.value(W) == pytest.approx(whole.value(W) + rest)
         np.testing.assert_allclose(made.gradient(W), whole.gradient(W))
+        if made.value_and_gradient is not None:
+            value, gradient = made.value_and_gradient(W)
+            assert value == pytest.approx(made.value(W))
+            np.testing.assert_allclose(gradient, whole.gradient(W))
         np.testing.assert_allclose(made.hvp(W, V), whole.hvp(W, V))
         np.testing.assert_allclose(made.hessian(W), whole.hessian(W))
         assert made.smoothness >= whole.smoothness * (1 - 1e-12)

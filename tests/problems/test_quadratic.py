@@ -24,7 +24,9 @@ def test_value_and_derivatives_are_the_sums_they_stand_for(library):
     value = sum(P[i, j] * w[i] * w[j] / 2 for i in range(6) for j in range(6)) + sum(b * w)
     gradient = [sum(P[i, j] * w[j] for j in range(6)) + b[i] for i in range(6)]
     assert loss.value(library(w)) == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(array(loss.gradient(library(w))), gradient, rtol=1e-12)
+    for found in (loss.gradient(library(w)), loss.value_and_gradient(library(w))[1]):
+        np.testing.assert_allclose(array(found), gradient, rtol=1e-12)
+    assert loss.value_and_gradient(library(w))[0] == pytest.approx(value, rel=1e-12)
     np.testing.assert_allclose(array(loss.hessian(library(w))), P, atol=0)
     np.testing.assert_allclose(array(loss.hvp(library(w), library(v))), P @ v, rtol=1e-12)
     np.testing.assert_array_equal(array(loss.zeros()), np.zeros(6))

@@ -102,24 +102,13 @@ def test_one_exact_step_on_a_random_quadratic_obeys_the_recurrence(seed, eta_del
     assert squared_gradient + slack <= bound * (1 + 1e-9) + 1e-12
 
 
-def test_errors_name_the_argument():
+def test_arguments_that_do_not_fit_together_are_named():
     wrong = [
-        *((guarantee, CONVEX, name, value) for name, value in (("steps", -1), ("B", math.nan))),
-        *(
-            (guarantee, STRONG, name, value)
-            for name, value in {
-                "eta": 0.0, "mu": -1.0, "B": -1.0, "sigma": math.nan, "delta": -0.1, "G": math.inf,
-                "steps": 10**301, "solved": 1,
-            }.items()
-        ),
+        (guarantee, STRONG, "steps", 10**301),
+        (guarantee, STRONG, "solved", 1),
         (guarantee, {**STRONG, "solved": True}, "G", 0.5),
-        *(
-            (nonconvex_guarantee, NONCONVEX, name, value)
-            for name, value in {"eta": -1.0, "steps": 0, "initial_gap": -1, "sigma": -1.0}.items()
-        ),
         (nonconvex_guarantee, {**NONCONVEX, "delta": 2.0}, "eta", 0.5),
-        *((largest_step_size, {}, "delta", value) for value in (-1.0, math.nan, math.inf)),
-    ]  # fmt: skip
+    ]
     for function, settings, name, value in wrong:
         with pytest.raises((ValueError, TypeError), match=f"^{name} must be "):
             function(**{**settings, name: value})

@@ -100,8 +100,7 @@ def test_numbers_of_steps_by_hand():
         assert plan_run(**known, solved=True).steps == steps
 
 
-def test_errors_name_the_argument():
+def test_an_accuracy_out_of_reach_is_refused():
     for known in (CONVEX, STRONG):
-        for name, value in (("epsilon", 0.0), ("B", -1.0), ("epsilon", 1e-300)):
-            with pytest.raises(ValueError, match=f"^{name} must be "):
-                plan_run(**{**known, "sigma": 1e10, name: value})
+        with pytest.raises(ValueError, match="epsilon"):
+            plan_run(**{**known, "sigma": 1e10, "epsilon": 1e-300})
