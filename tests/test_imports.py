@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -261,32 +259,6 @@ except SystemExit as end:
         'The command proxyprox needs typer, which is not installed: pip install "proxyprox[app]"',
         "2",
     ]
-
-
-PUBLIC_MODULES = [
-    f"proxyprox.{part.stem if part.is_file() else part.name}"
-    for part in sorted(ROOT.glob("[!_]*"))
-    if re.search(
-        "^__all__ = ",
-        (part if part.is_file() else part / "__init__.py").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-]
-
-
-@pytest.mark.parametrize("module", PUBLIC_MODULES)
-def test_a_name_of_a_part_says_where_it_is_when_the_root_is_asked_for_it(module):
-    """The list is read as text: it must be one that this finds."""
-    try:
-        names = importlib.import_module(module).__all__
-    except ImportError as error:
-        pytest.skip(str(error))
-    assert names
-    for name in {*names} - {*dir(proxyprox)}:
-        with pytest.raises(AttributeError, match=f"{name}.*: import it from proxyprox[.]"):
-            getattr(proxyprox, name)
-        with pytest.raises(ImportError, match=f"{name}.*: import it from proxyprox[.]"):
-            exec(f"from proxyprox import {name}")
 
 
 def test_every_public_name_exists_and_is_listed():

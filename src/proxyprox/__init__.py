@@ -25,23 +25,17 @@ else:
     )  # fmt: skip
 
     def __getattr__(name):
-        import sys
         from importlib import import_module
 
         if name in _PARTS:
             return import_module(f"{__name__}.{name}")
-        instead = ""
         # A private name is a module; modules import each other while `_public` is being loaded.
         if name == "__all__" or not name.startswith("_"):
             public = import_module(f"{__name__}._public")
             if name == "__all__" or name in public.__all__:
                 value = globals()[name] = getattr(public, name)
                 return value
-            instead = import_module(f"{__name__}._util.text").found_instead(name, public.__all__)
-        # Of an AttributeError, `from proxyprox import name` would not show the text.
-        importing = instead and sys._getframe(1).f_code.co_name == "_handle_fromlist"
-        text = f"module {__name__!r} has no attribute {name!r}{instead}"
-        raise ImportError(text, name=__name__) if importing else AttributeError(text)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__():
         return sorted({*globals(), *_PARTS, "__all__", *__getattr__("__all__")})

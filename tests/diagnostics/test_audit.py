@@ -119,19 +119,23 @@ def test_bad_arguments_are_named_before_anything_is_spent(target):
 
 def test_torch_models_are_audited_with_their_own_products():
     torch = pytest.importorskip("torch")
-    from proxyprox.torch import FlatLoss
-
     inputs = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).double()
 
-    def loss(params, rows):
-        fit = torch.nn.functional.softplus(inputs[rows] @ params["w"]).mean()
-        return fit + 5e-3 * (params["w"] @ params["w"])
+    def loss(w, rows):
+        return torch.nn.functional.softplus(inputs[rows] @ w).mean() + 5e-3 * (w @ w)
 
-    zero = {"w": torch.zeros(4, dtype=torch.float64)}
-    sample = lambda rng: torch.tensor(rng.integers(200, size=32))  # noqa: E731
-    goal = FlatLoss(loss, zero, sample=sample, full=torch.arange(200))
-    proxy = FlatLoss(loss, zero, full=torch.arange(60))
-    start = audit(pp.Problem(goal, proxy), goal.start, rng=0).points[0]
+    slope = torch.func.grad(loss)
+
+    def product(rows):
+        return lambda w, v: torch.func.grad(lambda u: slope(u, rows) @ v)(w)
+
+    every, few, zero = torch.arange(200), torch.arange(60), torch.zeros(4, dtype=torch.float64)
+    goal = pp.FunctionObjective(
+        slope, value=lambda w: loss(w, every), everything=lambda: every, hvp=product(every),
+        sample=lambda rng: torch.tensor(rng.integers(200, size=32)),
+    )  # fmt: skip
+    proxy = pp.FunctionProxy(lambda w: loss(w, few), lambda w: slope(w, few), hvp=product(few))
+    start = audit(pp.Problem(goal, proxy), zero, rng=0).points[0]
     X = inputs.numpy()
     A, P = (part.T @ part / (4 * len(part)) + 0.01 * np.eye(4) for part in (X, X[:60]))
     assert float(np.linalg.eigvalsh(A)[-1]) in start.H

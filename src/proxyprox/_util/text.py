@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 # Characters that act on a terminal, or that make text look like other text: C0 without tab and
@@ -113,21 +112,3 @@ def method_named(name: str) -> str:
     instead = f"write method={found}, or " if found else ""
     advice = f"{instead}leave it out for what suits the problem."
     return f"{advice[0].upper()}{advice[1:]}"
-
-
-def found_instead(name: str, names: Iterable[str]) -> str:
-    """Return where a name is that the package does not have itself, or which one is like it."""
-    folder = Path(__file__).parents[1]
-    places = dict.fromkeys(names, folder.name)
-    for path in sorted([*folder.glob("[!_]*.py"), *folder.glob("[!_]*/__init__.py")]):
-        part = path.relative_to(folder).parts[0].removesuffix(".py")
-        if part == name:
-            return ""  # about to be imported
-        # Read, not imported: some parts need libraries that are slow, or not installed.
-        listed = re.search(r"^__all__ = \[([^]]*)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        for public in re.findall(r'"(\w+)"', listed[1]) if listed else []:
-            places.setdefault(public, f"{folder.name}.{part}")
-    if name in places:
-        return f": import it from {places[name]}"
-    close = difflib.get_close_matches(name, places, n=1)
-    return f": did you mean {places[close[0]]}.{close[0]}?" if close else ""

@@ -392,12 +392,6 @@ def inner_steps_sgd(
     return _ceil(max(bias, start, noise))
 
 
-def _prepare(eta: float, mu: float, H: float) -> tuple[float, float]:
-    """Check the shared arguments; return ln(μη), which cannot underflow, and κ − 1 = Hη."""
-    eta, mu, H = positive("eta", eta), positive("mu", mu), nonnegative("H", H)
-    return math.log(mu) + math.log(eta), nonnegative("H * eta", H * eta)
-
-
 def _ceil(steps: float) -> int:
     if not math.isfinite(steps):
         allowed = "constants for which the number of steps is finite"

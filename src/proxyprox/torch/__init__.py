@@ -32,7 +32,7 @@ from proxyprox.torch.fisher import FisherProxy
 from proxyprox.torch.inner import ImplicitStep
 from proxyprox.torch.optimizer import ProxyProx
 from proxyprox.torch.proxied import Proxied, ProxyAdamW, ProxyStepWarning
-from proxyprox.torch.proxy import FlatLoss, Proxy, refreshed_batchnorm
+from proxyprox.torch.proxy import Proxy, refreshed_batchnorm
 from proxyprox.torch.teacher import TeacherLoss, UselessAnswersWarning, estimate_confusion
 from proxyprox.torch.ways import WAYS, Way, default_way
 
@@ -42,7 +42,6 @@ __all__ = [
     "BatchStatisticsWarning",
     "Candidate",
     "FisherProxy",
-    "FlatLoss",
     "ImplicitStep",
     "Mean",
     "NonFiniteError",

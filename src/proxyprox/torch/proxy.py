@@ -1,4 +1,4 @@
-"""Losses of networks: the proxy, in which mode it runs, and a loss as a function of one vector."""
+"""Losses of networks: the proxy, and in which mode it runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -15,8 +14,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from proxyprox._util.arrays import copy_tree
 from proxyprox._util.validation import Words, flag, message, offers, require_takes, takes
-from proxyprox.problems.problem import no_batch
-from proxyprox.problems.protocols import Facts
 from proxyprox.torch.distributed import Ranks, is_sharded, set_gradients_aside
 
 # A list of tensors, one for each parameter.
@@ -214,9 +211,8 @@ class Proxy:
     generator, from which Opacus draws its noise: without a ``generator`` of the loader's own, a
     resumed run begins a new pass.
 
-    Any object with these methods and the attribute ``sampled`` can serve as a proxy. Two more
-    attributes are optional: ``mixed``, that full passes use other batches than inner steps, and
-    ``static``, that gradients always lie in the same memory.
+    Any object with these methods and the attribute ``sampled`` can serve as a proxy. Another
+    attribute is optional: ``mixed``, that full passes use other batches than inner steps.
 
     Examples
     --------
@@ -449,112 +445,3 @@ def scalar(loss: Any) -> Any:
         return loss
     remedy = "Return the tensor itself, or its mean, without .item() or float()."
     raise TypeError(message("the proxy's loss", loss, "a scalar tensor", remedy))
-
-
-class FlatLoss:
-    """A differentiable function of parameters, with gradients and Hessian-vector products.
-
-    It makes the array side of the package (``audit``, ``minimize``) work on torch models. As an
-    objective it needs ``sample``; as a proxy it needs ``full``, or a loss without batches.
-
-    Parameters
-    ----------
-    loss : callable
-        ``loss(params, batch)``, or ``loss(params)`` when neither ``sample`` nor ``full`` is given.
-        For a module, write it with ``torch.func.functional_call(model, params, x)``.
-    params : mapping of str to tensor, or a flat tensor
-        The parameters' names, shapes, dtype and device; their values are the start, ``start``,
-        from which ``audit`` and ``minimize`` begin unless they are given another.
-    sample : callable, optional
-        ``sample(rng)`` draws a batch.
-    full : optional
-        The batch that is everything: exact values, gradients and products are taken on it.
-    samples : callable, optional
-        ``samples(batch)``: how many samples a batch holds (default: its length, or 1).
-
-    Examples
-    --------
-    >>> import torch
-    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.float64)
-    >>> zero = {"w": torch.zeros(2, dtype=torch.float64)}
-    >>> loss = FlatLoss(lambda p, x: (x @ p["w"] - 1).square().mean(), zero, full=x)
-    >>> loss.gradient(loss.start)
-    tensor([-4., -6.], dtype=torch.float64)
-    >>> loss.hvp(loss.start, torch.tensor([1.0, 0.0], dtype=torch.float64))
-    tensor([10., 14.], dtype=torch.float64)
-    """
-
-    repeatable = True
-
-    def __init__(
-        self,
-        loss: Callable[..., Any],
-        params: Mapping[str, Any] | Any,
-        *,
-        sample: Callable[[np.random.Generator], Any] | None = None,
-        full: Any = None,
-        samples: Callable[[Any], int] | None = None,
-    ) -> None:
-        if not callable(loss) or isinstance(loss, type):
-            raise TypeError(message("loss", loss, "a function of the parameters (and a batch)"))
-        require_takes("sample", sample, ("rng",))
-        require_takes("samples", samples, ("batch",))
-        self.loss = loss
-        self._single = isinstance(params, torch.Tensor)
-        named: Any = {"": params} if self._single else params
-        tensors = named.values() if isinstance(named, Mapping) else ()
-        if not tensors or not all(isinstance(p, torch.Tensor) for p in tensors):
-            remedy = "Use dict(model.named_parameters())."
-            raise TypeError(message("params", params, "a tensor, or names and tensors", remedy))
-        self._shapes = {name: p.shape for name, p in named.items()}
-        self.start = torch.cat([p.detach().reshape(-1) for p in named.values()])
-        self.facts = Facts(start=self.start)
-        self._sample, self._full, self._samples = sample, full, samples
-        # Without batches there is one loss, and it is exact.
-        self._has_batches = not (sample is None and full is None)
-        exact = full is not None or not self._has_batches
-        self.value = self._value if exact else None
-        self.hvp = self._hvp if exact else None
-        self.everything = no_batch if exact else None
-
-    def unflatten(self, w: Any) -> Any:
-        """Return a flat vector as the parameters it stands for."""
-        parts = w.split([shape.numel() for shape in self._shapes.values()])
-        pairs = zip(self._shapes.items(), parts, strict=True)
-        shaped = {name: part.reshape(shape) for (name, shape), part in pairs}
-        return shaped[""] if self._single else shaped
-
-    def sample(self, rng: np.random.Generator) -> Any:
-        """Draw a batch (None when there is nothing to draw)."""
-        return None if self._sample is None else self._sample(rng)
-
-    def samples(self, batch: Any) -> int:
-        """Return how many samples a batch, or everything, holds."""
-        batch = self._full if batch is None else batch
-        if self._samples is not None:
-            return self._samples(batch)
-        return len(batch) if hasattr(batch, "__len__") else 1
-
-    def gradient(self, w: Any, batch: Any = None) -> Any:
-        """Return the gradient of a batch's loss, or of everything's."""
-        # A loss may write into the parameters it is handed: it gets a copy.
-        return torch.func.grad(self._of(batch))(w.detach().clone()).detach()
-
-    def _of(self, batch: Any) -> Callable[[Any], Any]:
-        """Return the loss of a batch, or of everything, as a function of the vector."""
-        batch = self._full if batch is None else batch
-        if not self._has_batches:
-            return lambda w: self.loss(self.unflatten(w))
-        if batch is None:
-            remedy = "Pass full= to make exact gradients."
-            raise ValueError(message("batch", None, "a drawn batch", remedy))
-        return lambda w: self.loss(self.unflatten(w), batch)
-
-    def _value(self, w: Any) -> float:
-        with torch.no_grad():
-            return float(self._of(None)(w.detach().clone()))
-
-    def _hvp(self, w: Any, v: Any) -> Any:
-        # Reverse over reverse: forward mode is not implemented for every operator.
-        slope = torch.func.grad(self._of(None))
-        return torch.func.grad(lambda u: slope(u) @ v)(w.detach().clone()).detach()
