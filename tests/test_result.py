@@ -158,10 +158,11 @@ def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_p
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)))
     ax = result.plot()
     assert "loss" in ax.get_ylabel()
-    _, lowest = (line.get_ydata() for line in ax.lines)
+    (line,) = ax.lines
+    lowest = line.get_ydata()
     assert (np.diff(lowest) <= 0).all()
     assert lowest[-1] == pytest.approx(result.fun)
-    assert list(ax.lines[0].get_xdata()) == list(range(1, result.njev + 1))
+    assert list(line.get_xdata()) == list(range(1, result.njev + 1))
     ax.figure.savefig(tmp_path / "run.png")
     target = logistic(batch_size=8)
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), steps=20, rng=0)

@@ -344,7 +344,7 @@ class Result:
         return self.ledger.target_calls or self.ledger.value_calls
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the target's loss against the target gradients that were paid for.
+        """Draw the target's lowest loss so far against the target gradients that were paid for.
 
         The loss is without the penalty. If no step knows it, the norm of the target's gradient is
         drawn (of the batch's, if it is sampled), and the axis says so.
@@ -371,24 +371,15 @@ class Result:
             ax.xaxis.get_major_locator().set_params(integer=True)
         paid, values = self.trace["target_gradients"], self.trace["value"]
         losses = np.where(np.isfinite(values), values, math.nan)
-        known, blue = bool(np.isfinite(losses).any()), "#0072B2"
+        known = bool(np.isfinite(losses).any())
         drawn = np.fmin.accumulate(losses) if known else self.trace["gradient"]
-        label = (
-            "the target's loss"
-            if known
-            else "norm of the target's gradient\n(no step knows the loss)"
-        )
-        ax.plot(paid, drawn, "-" if known else ".-", color=blue, label="lowest so far")
-        if known:
-            ax.plot(paid, losses, "o", color=blue, alpha=0.35, markersize=4, label="each point")
-            ax.legend(frameon=False)
+        label = "lowest loss of the target so far"
+        if not known:
+            label = "norm of the target's gradient\n(no step knows the loss)"
+        ax.plot(paid, drawn, ".-", color="#0072B2")
         finite = drawn[np.isfinite(drawn)]
-        low, high = finite.min(initial=math.inf), finite.max(initial=-math.inf)
-        if 0 < low <= high / WIDE:
+        if 0 < finite.min(initial=math.inf) <= finite.max(initial=-math.inf) / WIDE:
             ax.set_yscale("log")
-        if known and low < high:
-            # Trials that were turned back may lie anywhere above.
-            ax.set_ylim(top=high + 0.1 * (high - low))
         ends = "" if self.values is None else "loss {:.4g} → {:.4g}, ".format(*self.values)
         title = f"{ends}{count_words(self.njev, 'target gradient')}"
         ax.set_title(title if self.success else f"{self.status.name}: {title}", fontsize="medium")

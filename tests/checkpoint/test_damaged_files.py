@@ -17,7 +17,7 @@ from proxyprox import checkpoint
 from tests.runs import curved as problem
 from tests.runs import mutated, started
 
-HEADER = b"proxyprox checkpoint 8\n"
+HEADER = b"proxyprox checkpoint 9\n"
 RAN: list[int] = []
 
 
@@ -102,7 +102,7 @@ def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
         refused(place)
     with pytest.raises(TypeError, match="path"):
         pp.Run.load(None, problem())
-    path.write_bytes(b"proxyprox checkpoint 7\nwhatever")
+    path.write_bytes(b"proxyprox checkpoint 8\nwhatever")
     with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
         pp.Run.load(path, problem())
 
@@ -176,11 +176,11 @@ SKELETONS = {
     "k of 10**8": at(*K)(10**8),
     "rows not a table": at(*STATE, "trace")({"$grown": 7}),
     "rows of another class": at(*TABLE, 0)("proxyprox.result:Result"),
-    "rows without columns": at(*TABLE, 1)([]),
-    "rows with another column": at(*TABLE, 1)([[1]] * 13),
-    "columns of many lengths": at(*TABLE, 1, 0)([0.5]),
+    "a row without entries": at(*TABLE, 1, 0)([]),
+    "a row with another entry": at(*TABLE, 1, 0)([1] * 13),
+    "a row of text": at(*TABLE, 1, 0)("012345678901"),
     "rows of text": at(*TABLE, 1)("012345678901"),
-    "rows of many empties": at(*TABLE, 1, 1)(array(shape=(10**9, 0))),
+    "rows of many empties": at(*TABLE, 1)(array(shape=(10**9, 0))),
     "record of a class that is not imported": at(*METHOD, 0)("antigravity:State"),
     "record of a class that is no record": at(*METHOD, 0)("subprocess:Popen"),
     "record of a function": at(*METHOD, 0)("os:system"),

@@ -9,8 +9,7 @@ the same, of SVRP?                  :func:`svrp_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`, the paper's :func:`corollary_plan`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`
-is it fewer than SGD, than any?     :func:`sgd_steps`, :func:`proxyprox_steps`,
-                                    :func:`lower_bound`, :func:`similarity_threshold`
+when are they fewer than any?       :func:`similarity_threshold`
 ==================================  ==========================================================
 
 ``mu=0``, the default where it has one, asks for convex losses, a positive ``mu`` for strongly
@@ -18,14 +17,7 @@ convex ones. If a printed constant does not follow from its proof, the function 
 that does and its docstring says so.
 """
 
-from proxyprox.theory.complexity import (
-    exact_rounds,
-    inner_steps_sgd,
-    lower_bound,
-    proxyprox_steps,
-    sgd_steps,
-    similarity_threshold,
-)
+from proxyprox.theory.complexity import exact_rounds, inner_steps_sgd, similarity_threshold
 from proxyprox.theory.guarantees import (
     Plan,
     corollary_plan,
@@ -38,6 +30,5 @@ from proxyprox.theory.guarantees import (
 
 __all__ = [
     "Plan", "corollary_plan", "exact_rounds", "guarantee", "inner_steps_sgd", "largest_step_size",
-    "lower_bound", "nonconvex_guarantee", "plan_run", "proxyprox_steps", "sgd_steps",
-    "similarity_threshold", "svrp_guarantee",
+    "nonconvex_guarantee", "plan_run", "similarity_threshold", "svrp_guarantee",
 ]  # fmt: skip

@@ -1,9 +1,7 @@
-"""How many gradients each method needs, and when a proxy pays.
+"""How many exact gradients and inner steps are enough, and when a proxy pays.
 
-All counts are orders of magnitude, without constants, for comparing methods; to set up a run
-use :func:`proxyprox.theory.plan_run`. Logarithms are floored at zero: below it the start is
-already good enough. A strong convexity ``mu`` of zero, the default, selects the statement for
-convex losses.
+To set up a run use :func:`proxyprox.theory.plan_run`. A strong convexity ``mu`` of zero, the
+default, selects the statement for convex losses.
 """
 
 from __future__ import annotations
@@ -20,161 +18,6 @@ def constants(**given: float) -> list[float]:
         (positive if name in above_zero else nonnegative)(name, value)
         for name, value in given.items()
     ]
-
-
-def sgd_steps(*, epsilon: float, H: float, B: float, sigma: float, mu: float = 0.0) -> float:
-    r"""Return the order of the steps SGD needs on a smooth loss.
-
-    .. math::
-
-        K = \frac{HB^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}
-        \quad\text{if } L \text{ is convex}, \qquad
-        K = \frac H\mu\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
-        \quad\text{if it is } \mu\text{-strongly convex}.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    H : float
-        Smoothness H ≥ μ of the loss L.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-    mu : float, default 0.0
-        Strong convexity μ of the loss L; 0 for the convex case.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range, or ``H`` is below ``mu``.
-
-    Examples
-    --------
-    >>> sgd_steps(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
-    20.0
-    >>> sgd_steps(epsilon=0.5, H=8.0, B=0.25, sigma=1.0, mu=1.0)
-    2.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
-    """
-    return _steps(_smoothness(H, mu), epsilon, B, sigma, mu)
-
-
-def proxyprox_steps(
-    *, epsilon: float, delta: float, B: float, sigma: float, mu: float = 0.0
-) -> float:
-    r"""Return the order of the steps ProxyProx needs.
-
-    .. math::
-
-        K = \frac{\delta B^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}
-        \quad\text{if } L \text{ is convex}, \qquad
-        K = \frac\delta\mu\ln\frac{\delta B^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
-        \quad\text{if it is } \mu\text{-strongly convex}:
-
-    SGD's count with δ for H. A logarithm on the second term and a constant number of steps,
-    both present in the corollary, are left out as in the paper. At δ = σ = 0 the count is 0, to
-    be read as a constant.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    delta : float
-        Similarity constant δ of loss and proxy.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-    mu : float, default 0.0
-        Strong convexity μ of the loss L; 0 for the convex case.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Examples
-    --------
-    >>> proxyprox_steps(epsilon=0.5, delta=2.0, B=1.0, sigma=1.0)
-    8.0
-    >>> proxyprox_steps(epsilon=0.5, delta=0.0, B=1.0, sigma=1.0, mu=1.0)
-    2.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
-    """
-    return _steps(nonnegative("delta", delta), epsilon, B, sigma, mu)
-
-
-def lower_bound(*, epsilon: float, H: float, B: float, sigma: float, mu: float = 0.0) -> float:
-    r"""Return the order of the steps that any method needs without a proxy.
-
-    .. math::
-
-        K = \sqrt{\frac{HB^2}{\varepsilon}} + \frac{\sigma^2B^2}{\varepsilon^2}
-        \quad\text{if } L \text{ is convex}, \qquad
-        K = \sqrt{\frac H\mu}\ln\frac{HB^2}{\varepsilon} + \frac{\sigma^2}{\mu\varepsilon}
-        \quad\text{if it is } \mu\text{-strongly convex},
-
-    which accelerated SGD attains. The paper prints :math:`HB^2/\sqrt\varepsilon` for the first
-    term of the convex case. That cannot be a count: :math:`HB^2` has the unit of ε, so it would
-    change with the unit of the loss. The root over the whole quotient is the classical bound.
-
-    Parameters
-    ----------
-    epsilon : float
-        Wanted accuracy ε > 0.
-    H : float
-        Smoothness H ≥ μ of the loss L.
-    B : float
-        Distance of the start to a minimiser.
-    sigma : float
-        Noise level of the stochastic gradients.
-    mu : float, default 0.0
-        Strong convexity μ of the loss L; 0 for the convex case.
-
-    Returns
-    -------
-    float
-        The count, without constants.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range, or ``H`` is below ``mu``.
-
-    Examples
-    --------
-    >>> lower_bound(epsilon=0.5, H=8.0, B=1.0, sigma=1.0)
-    8.0
-    >>> lower_bound(epsilon=0.5, H=8.0, B=0.25, sigma=1.0, mu=1.0)
-    2.0
-
-    References
-    ----------
-    Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
-    Efficiency in Optimization", 1983.
-    """
-    return _steps(_smoothness(H, mu), epsilon, B, sigma, mu, accelerated=True)
 
 
 def exact_rounds(*, epsilon: float, H: float, B: float, delta: float, mu: float = 0.0) -> int:
@@ -231,18 +74,6 @@ def exact_rounds(*, epsilon: float, H: float, B: float, delta: float, mu: float 
     return max(1, _ceil(min(counts) / 4))
 
 
-def _steps(
-    H: float, epsilon: float, B: float, sigma: float, mu: float, *, accelerated: bool = False
-) -> float:
-    epsilon, B, sigma, mu = constants(epsilon=epsilon, B=B, sigma=sigma, mu=mu)
-    if mu == 0:
-        root = sigma * B / epsilon
-        return (B * math.sqrt(H / epsilon) if accelerated else H * B * (B / epsilon)) + root * root
-    log = math.log(H) + 2 * math.log(B) - math.log(epsilon) if H > 0 else 0.0
-    condition = math.sqrt(H / mu) if accelerated else H / mu
-    return condition * max(0.0, log) + sigma * sigma / mu / epsilon
-
-
 def _smoothness(H: float, mu: float) -> float:
     H, mu = constants(H=H, mu=mu)
     _at_least("H", H, mu, "a loss's smoothness H is never below its strong convexity mu")
@@ -259,14 +90,31 @@ def similarity_threshold(
 ) -> float:
     r"""Return the δ below which ProxyProx passes the proxy-free lower bound.
 
-    Comparing the first terms of the two counts, logarithms and constants aside,
+    Logarithms and constants aside, ProxyProx needs
+
+    .. math::
+
+        \frac{\delta B^2}{\varepsilon} + \frac{\sigma^2B^2}{\varepsilon^2}
+        \quad\text{or}\quad \frac\delta\mu + \frac{\sigma^2}{\mu\varepsilon}
+
+    gradients for convex and for μ-strongly convex losses, SGD as many with H for δ, and no method
+    without a proxy fewer than
+
+    .. math::
+
+        \sqrt{\frac{HB^2}{\varepsilon}} + \frac{\sigma^2B^2}{\varepsilon^2}
+        \quad\text{or}\quad \sqrt{\frac H\mu} + \frac{\sigma^2}{\mu\varepsilon}.
+
+    Comparing the first terms,
 
     .. math::
 
         \delta \le \frac{\sqrt{H\varepsilon}}{B} \quad\text{if } L \text{ is convex}, \qquad
         \delta \le \sqrt{H\mu} \quad\text{if it is } \mu\text{-strongly convex}.
 
-    For the convex case the paper prints :math:`\delta \le H/\sqrt\varepsilon`, which follows
+    The paper prints :math:`HB^2/\sqrt\varepsilon` for the bound's first term, which would change
+    with the unit of the loss; the root over the whole quotient is the classical bound.
+    For the convex case it prints :math:`\delta \le H/\sqrt\varepsilon`, which follows
     neither from the correct lower bound nor from the misprinted one, and grows as ε shrinks
     although a finer accuracy needs a better proxy. The noise terms of both counts are equal:
     where they dominate, no δ helps.
@@ -304,7 +152,8 @@ def similarity_threshold(
     References
     ----------
     Woodworth, Mishchenko, Bach, "Two Losses Are Better Than One", ICML 2023: the section
-    comparing with direct optimisation.
+    comparing with direct optimisation. Nemirovsky, Yudin, "Problem Complexity and Method
+    Efficiency in Optimization", 1983.
     """
     root = math.sqrt(_smoothness(H, mu))
     for name, value in {"epsilon": epsilon, "B": B}.items():
