@@ -1,7 +1,5 @@
 """Small problems shared by the tests of the torch optimiser."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
@@ -22,7 +20,7 @@ def one_thread():
 class Toy:
     """A linear model with a target loss and a cheaper proxy on part of the data."""
 
-    def __init__(self, seed: int = 0, dtype=None, rows: int = 24) -> None:
+    def __init__(self, seed=0, dtype=None, rows=24):
         generator = torch.Generator().manual_seed(seed)
         dtype = dtype or torch.float64
         self.x = torch.randn(rows, 3, generator=generator, dtype=dtype)
@@ -46,13 +44,13 @@ class Toy:
         given = {"lr": 0.3, "proxy": self.proxy, "inner": ImplicitStep(0.05), "stop": 5, **options}
         return ProxyProx(self.params, **given)
 
-    def batches(self, size: int = 4):
+    def batches(self, size=4):
         return [(self.x[i : i + size], self.y[i : i + size]) for i in range(0, 8, size)]
 
     def batch_loss(self, batch):
         return ((self.model(batch[0]) - batch[1]) ** 2).mean()
 
-    def train(self, optimizer, steps: int, first: int = 0, closure: bool = False):
+    def train(self, optimizer, steps, first=0, closure=False):
         for k in range(first, first + steps):
             rows = slice(4 * (k % 6), 4 * (k % 6) + 4)
 

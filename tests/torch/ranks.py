@@ -1,7 +1,5 @@
 """What test_distributed.py runs on two ranks: many checks in one launch, reported as JSON."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -11,11 +9,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_state_dict,
-    set_state_dict,
-)
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
@@ -78,7 +72,7 @@ class Training:
         shuffled = torch.Generator().manual_seed(3 + rank)
         rows = TensorDataset(self.x[:25], self.y[:25])
         loader = options.pop("loader", DataLoader(rows, 12, shuffle=True, generator=shuffled))
-        proxy: object = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
+        proxy = Proxy(loader, self.proxy_loss, across_ranks=across_ranks)
         if setting == "several":
             fixed = [(self.x[30:42], self.y[30:42])]
             proxy = [Proxy(fixed, self.proxy_loss, across_ranks=across_ranks), proxy]

@@ -1,7 +1,5 @@
 """choose_way: what it trains, for how long, what it keeps, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The estimate of ∇L − ∇L̂ from step to step, against the core's formula applied to tensors."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

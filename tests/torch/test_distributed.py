@@ -3,8 +3,6 @@
 One launch of two ranks does everything, see ranks.py; the tests read its report.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

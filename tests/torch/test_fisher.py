@@ -1,7 +1,5 @@
 """FisherProxy against the exact Fisher information."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

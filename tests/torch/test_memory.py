@@ -1,7 +1,5 @@
 """At most three extra copies of the parameters, and no second network."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref
@@ -11,13 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from proxyprox.torch import (
-    EMA,
-    ImplicitStep,
-    Proxy,
-    ProxyAdamW,
-    ProxyProx,
-)
+from proxyprox.torch import EMA, ImplicitStep, Proxy, ProxyAdamW, ProxyProx
 
 WIDTH = 64
 

@@ -1,7 +1,5 @@
 """The first step's warnings; BatchNorm and Dropout during proxy passes."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -18,7 +16,7 @@ from proxyprox.torch import (
 X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 
 
-def network(dropout: float = 0.0):
+def network(dropout=0.0):
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(dropout), nn.ReLU(), nn.Linear(4, 1)

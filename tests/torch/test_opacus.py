@@ -1,7 +1,5 @@
 """Private target gradients by Opacus; the proxy is public, and its passes stay out of them."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Proxied: its steps against steps written by hand, any optimiser, its state, its warnings."""
 
-from __future__ import annotations
-
 import copy
 import math
 import warnings

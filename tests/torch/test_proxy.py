@@ -1,7 +1,5 @@
 """Proxies: functions and batches, and what is no proxy of these parameters."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A teacher's answers as the proxy: against losses written by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
