@@ -1,14 +1,10 @@
 """A small LIBSVM set, and figures that are not drawn."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 
-def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def table(rows, seed=0):
     """Return inputs and noisy binary labels: two classes that overlap."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
@@ -17,7 +13,7 @@ def table(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_figures(monkeypatch):
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
     monkeypatch.setattr("experiments.figures.save_figures", lambda *_, **__: [])
     for name in ("plot_svg", "glyph"):
@@ -25,7 +21,7 @@ def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_folder(tmp_path, monkeypatch):
     """Return a folder, named by PROXYPROX_DATA, with the set ``tiny`` and nothing to download."""
     X, y = table(160)
     lines = [

@@ -1,14 +1,10 @@
 """Runs measured along the target gradients, tuned with equal effort, in processes."""
 
-from __future__ import annotations
-
 import math
 import multiprocessing
 from dataclasses import dataclass
 from itertools import islice
 from operator import floordiv, pow  # workers import by name; a test module has none to import
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +17,6 @@ from experiments.compare import (
     Candidate,
     Curve,
     Experiment,
-    Job,
     compare,
     run_candidate,
     run_jobs,
@@ -48,13 +43,13 @@ TWO_POINTS = Candidate(
 )
 
 
-def measured(candidate: Candidate, problem: pp.Problem, **changes: Any) -> list[dict[str, Any]]:
+def measured(candidate, problem, **changes):
     budget = pp.Budget(target_gradients=20)
     settings = {"optimum": BEST, "budget": budget, "seed": 0, "at": [0, 5, 10, 20], **changes}
     return run_candidate(candidate, 0.05, problem, **settings)[0]
 
 
-def test_points_are_what_was_paid_for_by_then() -> None:
+def test_points_are_what_was_paid_for_by_then():
     problem = pp.Problem(TARGET, TARGET.label_free())
     for candidate in (SGD, TWO_POINTS):
         points = measured(candidate, problem)
@@ -68,7 +63,7 @@ def test_points_are_what_was_paid_for_by_then() -> None:
     assert points[2]["target_samples"] == 5 * 8
 
 
-def test_the_rows_seen_are_fitted() -> None:
+def test_the_rows_seen_are_fitted():
     points = measured(ROWS_SEEN, pp.Problem(TARGET))
     assert [point["target_samples"] for point in points] == [0, 40, 80, 160]
     assert points[-1]["suboptimality"] < points[1]["suboptimality"]
@@ -89,7 +84,7 @@ class Settings:
     offset: float = 0.0
 
 
-def fake_run(config: Settings, job: Job) -> list[dict[str, Any]]:
+def fake_run(config, job):
     """Stand in for a run: the best step size is 2, and 9 diverges."""
     CALLS.append(job)
     eta = float(job.eta or 0.0)
@@ -97,7 +92,7 @@ def fake_run(config: Settings, job: Job) -> list[dict[str, Any]]:
     return [{"target_gradients": t, "suboptimality": end} for t in (0, job.budget)]
 
 
-CALLS: list[Job] = []
+CALLS = []
 CURVES = [
     Curve("p", "tuned", 8, (1.0, 2.0, 3.0)),
     Curve("p", "edge", 8, (2.0, 3.0, 9.0), effort=5.0),
@@ -106,16 +101,16 @@ CURVES = [
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> None:
+def _fresh():
     CALLS.clear()
 
 
-def experiment(config: Any = None, run_job: Any = fake_run) -> Experiment:
+def experiment(config=None, run_job=fake_run):
     return Experiment("", config or Settings(), CURVES, run_job, 2, 5, 20, {})
 
 
-def test_tunes_then_runs(tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
+def test_tunes_then_runs(tmp_path):
+    told = []
     outcome = compare(experiment(), tmp_path, 1, lambda *share: told.append(share))
     assert outcome.etas == {("p", "tuned"): 2.0, ("p", "edge"): 2.0, ("p", "fixed"): None}
     assert outcome.at_edge == [("p", "edge")]
@@ -134,11 +129,11 @@ def test_tunes_then_runs(tmp_path: Path) -> None:
     assert told[-1] == ("final runs", pytest.approx(1))
 
 
-def test_nothing_is_done_twice(tmp_path: Path) -> None:
+def test_nothing_is_done_twice(tmp_path):
     class StopError(Exception):
         pass
 
-    def interrupted(config: Settings, job: Job) -> list[dict[str, Any]]:
+    def interrupted(config, job):
         if len(CALLS) == 4:
             raise StopError
         return fake_run(config, job)
@@ -156,7 +151,7 @@ def test_nothing_is_done_twice(tmp_path: Path) -> None:
     assert len(outcome.records) == 12
 
 
-def test_jobs_in_processes() -> None:
+def test_jobs_in_processes():
     found = dict(run_jobs(range(1, 8), floordiv, 60, workers=2))
     assert found == {n: 60 // n for n in range(1, 8)}
     with pytest.raises(ZeroDivisionError) as caught:

@@ -1,7 +1,5 @@
 """Images on the device and captured gradients; the graphs themselves need CUDA."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

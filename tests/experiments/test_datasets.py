@@ -1,14 +1,11 @@
 """Public sets by name: places, endings, downloads, checksums, and what is said when it fails."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import http.server
 import lzma
 import os
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,19 +24,19 @@ class Server:
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     pytest.importorskip("pooch")
     state = Server()
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             state.asked += 1
             self.send_response(200)
             self.send_header("Content-Length", str(len(state.body)))
             self.end_headers()
             self.wfile.write(state.body)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
@@ -53,7 +50,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """Return an empty cache; no folder named, a registry with one small set, quick retries."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("PROXYPROX_DATA", raising=False)
@@ -64,15 +61,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "proxyprox"
 
 
-_PACK: dict[str, Callable[[bytes], bytes]] = {
-    ".xz": lzma.compress,
-    ".bz2": bz2.compress,
-    ".gz": gzip.compress,
-}
+_PACK = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
 
 
 @pytest.fixture
-def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, cache, monkeypatch):
     path = tmp_path / "data"
     path.mkdir()
     monkeypatch.setenv("PROXYPROX_DATA", str(path))
@@ -82,7 +75,7 @@ def folder(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 @pytest.mark.parametrize(
     "ending", [".svm.xz", ".xz", ".bz2", ".gz", "", ".svm", ".libsvm", ".txt", ".svm.gz"]
 )
-def test_reads_every_ending_from_the_named_folder(folder: Path, ending: str) -> None:
+def test_reads_every_ending_from_the_named_folder(folder, ending):
     pack = _PACK.get(Path("x" + ending).suffix, bytes)
     (folder / f"tiny{ending}").write_bytes(pack(TEXT))
     got = load("tiny", download=False)
@@ -93,7 +86,7 @@ def test_reads_every_ending_from_the_named_folder(folder: Path, ending: str) -> 
     assert got.source == str(folder / f"tiny{ending}")
 
 
-def test_a_damaged_cache_is_named_and_replaced_by_a_download(cache: Path, server: Server) -> None:
+def test_a_damaged_cache_is_named_and_replaced_by_a_download(cache, server):
     cache.mkdir(parents=True)
     (cache / "tiny").write_bytes(b"<html>not found</html>")
     with pytest.raises(DatasetCorruptError, match=r"tiny.*SHA-256.*remove it"):
@@ -103,7 +96,7 @@ def test_a_damaged_cache_is_named_and_replaced_by_a_download(cache: Path, server
     assert (cache / "tiny").read_bytes() == TEXT
 
 
-def test_a_wrong_download_leaves_nothing(cache: Path, server: Server) -> None:
+def test_a_wrong_download_leaves_nothing(cache, server):
     server.body = b"1 1:1\n"
     with pytest.raises(DatasetCorruptError, match=r"SHA-256.*Nothing was kept"):
         load("tiny")
@@ -111,7 +104,7 @@ def test_a_wrong_download_leaves_nothing(cache: Path, server: Server) -> None:
     assert server.asked == 1
 
 
-def test_what_is_no_table_is_named(folder: Path) -> None:
+def test_what_is_no_table_is_named(folder):
     for content, words in (
         (b"1 9:x\n", "not LIBSVM text"),
         (b"", "empty"),
@@ -126,7 +119,7 @@ def test_what_is_no_table_is_named(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../tiny", "a/b", ".tiny", "a\\b"])
-def test_names_are_not_paths(cache: Path, name: str) -> None:
+def test_names_are_not_paths(cache, name):
     with pytest.raises(ValueError, match="is not a known data set"):
         load(name)
 
@@ -135,7 +128,7 @@ def test_names_are_not_paths(cache: Path, name: str) -> None:
     ("name", "shape", "labels"),
     [("mushrooms", (8124, 112), [1.0, 2.0]), ("a9a", (32561, 123), [-1.0, 1.0])],
 )
-def test_real_sets(name: str, shape: tuple[int, int], labels: list[float]) -> None:
+def test_real_sets(name, shape, labels):
     folder = os.environ.get("PROXYPROX_DATA")
     if not folder or not (Path(folder) / f"{name}.svm.xz").exists():
         pytest.skip(f"PROXYPROX_DATA does not hold {name}")

@@ -1,11 +1,8 @@
 """The experiment that the documentation shows is complete, short and works."""
 
-from __future__ import annotations
-
-import importlib.util
+import importlib
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,23 +14,16 @@ PAGE = Path(shared.__file__).parents[1] / "docs" / "experiments.md"
 
 
 @pytest.mark.usefixtures("no_figures")
-def test_the_experiment_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_of_the_page(tmp_path, monkeypatch):
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     code = [line for line in found[1].splitlines() if line.strip()]
     assert len(code) <= 60
-    path = tmp_path / "ridge.py"
-    path.write_text(found[1], encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("ridge", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "ridge", module)
-    spec.loader.exec_module(module)
+    (tmp_path / "ridge.py").write_text(found[1], encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    ridge = importlib.import_module("ridge")
     words = ["--output", str(tmp_path / "out"), "--budget", "20", "--seeds", "1"]
-    done = CliRunner().invoke(
-        shared.application(module.ridge), [*words, "--workers", "1", "--json"]
-    )
+    done = CliRunner().invoke(shared.application(ridge.ridge), [*words, "--workers=1", "--json"])
     assert done.exit_code == 0, done.output
     panels = json.loads(done.stdout)["panels"]
     assert [panel["panel"] for panel in panels] == ["40 rows", "200 rows"]

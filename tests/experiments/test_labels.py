@@ -1,7 +1,5 @@
 """The label experiment: draws, methods, paired differences and the command."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -10,15 +8,7 @@ from typer.testing import CliRunner
 
 from experiments import labels
 from experiments.compare import Job
-from experiments.labels import (
-    ALONE,
-    BASELINE,
-    OURS,
-    TAUGHT,
-    differences,
-    loss_of,
-    sentences,
-)
+from experiments.labels import ALONE, BASELINE, OURS, TAUGHT, differences, loss_of, sentences
 from experiments.shared import application
 
 

@@ -1,9 +1,4 @@
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_limits
@@ -13,17 +8,15 @@ from experiments import mushrooms
 from experiments.compare import Job
 from experiments.shared import application
 
-Invoke = Callable[..., Any]
-
 
 @pytest.fixture
-def invoke(no_figures: None) -> Invoke:
+def invoke(no_figures):
     app = application(mushrooms.mushrooms)
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
 
 
 @pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
+def _one_thread():
     with threadpool_limits(1):
         yield
 
@@ -41,13 +34,13 @@ TINY = mushrooms.Config(
 )
 
 
-def job(config: mushrooms.Config, method: str, panel: str = "batch 256", **changes: Any) -> Job:
+def job(config, method, panel="batch 256", **changes):
     curve = next(e for e in mushrooms.curves(config) if (e.panel, e.method) == (panel, method))
     fields = {"eta": curve.etas[len(curve.etas) // 2], "seed": 0, "budget": 10, **changes}
     return Job(panel, method, curve.batch_size, effort=1.0, **fields)
 
 
-def test_one_full_gradient_solves_it_at_the_price_of_all_rows() -> None:
+def test_one_full_gradient_solves_it_at_the_price_of_all_rows():
     points = mushrooms.run_job(TINY, job(TINY, mushrooms.ONE_GRADIENT))
     lows = {point["target_gradients"]: point["suboptimality"] for point in points}
     # 569 rows are three minibatches of 256.
@@ -60,7 +53,7 @@ SMALL = ["--seeds", "1", "--budget", "8", "--tuning-budget", "2", "--inner-steps
 PANELS = ["--batch-sizes", "16", "--fractions", "0.5"]
 
 
-def test_own_set(invoke: Invoke, data_folder: Path, tmp_path: Path) -> None:
+def test_own_set(invoke, data_folder, tmp_path):
     folder = tmp_path / "out"
     result = invoke(
         "--dataset", "tiny", "--output", folder, *SMALL, *PANELS,

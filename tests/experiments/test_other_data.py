@@ -1,10 +1,6 @@
 """Little right data and much other data: draws, rivals, rounds and the command."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ from .conftest import table as overlapping
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def small(monkeypatch):
     """Put a small table in the place of a9a, with a rare group."""
     X, y = overlapping(900)
     X = np.column_stack([X, np.arange(900) % 3 == 0, X[:, :1] > 1, np.ones((900, 1))]) * 1.0
@@ -40,7 +36,7 @@ A9A = [case for case in other_data.CASES if case.endswith("a9a")]
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("case", [*A9A, "ten related tasks", "other pairs of digits"])
-def test_draws_have_both_classes_and_share_no_row(case: str) -> None:
+def test_draws_have_both_classes_and_share_no_row(case):
     drawn = other_data.draw(case, 40, seed=1)
     assert len(drawn.y) + (0 if drawn.spent is None else len(drawn.spent[1])) == 40
     for y in (drawn.y, drawn.y_proxy, drawn.y_test):
@@ -56,13 +52,13 @@ def test_draws_have_both_classes_and_share_no_row(case: str) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("method", RIVALS)
-def test_every_method_learns_from_good_other_data(method: str) -> None:
+def test_every_method_learns_from_good_other_data(method):
     loss, _ = other_data.fit_and_score(method, other_data.draw("ten related tasks", 40, 0), 0)
     assert loss < (1.0 if method == TARGET else np.log(2))
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_rounds_are_counted(solver: str) -> None:
+def test_rounds_are_counted(solver):
     X, y = overlapping(300)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     target = pp.logistic_regression(X, y, l2=1e-3)
@@ -74,7 +70,7 @@ def test_rounds_are_counted(solver: str) -> None:
     assert points[0]["to_one_per_cent"] <= reached
 
 
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command(tmp_path, monkeypatch):
     monkeypatch.setattr(other_data, "save_figure", lambda *_: [])
     monkeypatch.setattr(
         other_data, "fit_and_score", lambda method, *_: (0.3 + (method == OURS) / 10, "mixed")

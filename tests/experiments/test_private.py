@@ -1,9 +1,5 @@
 """The comparison on private rows, in miniature: splits, rivals by hand and in a lattice, lines."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,7 @@ CASE = {"data": "tiny", "public": 100, "private": 600, "rivals": ("metric DP-GD"
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def small(monkeypatch, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(1500, 4)) / 2
     y = (X @ [4.0, -4.0, 2.0, 0.0] + rng.logistic(size=1500) > 0) * 1.0
@@ -23,7 +19,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     private.table.cache_clear()
 
 
-def test_rows_of_a_split_are_apart_and_ours_is_between_public_and_ceiling() -> None:
+def test_rows_of_a_split_are_apart_and_ours_is_between_public_and_ceiling():
     split = private.Split(CASE, 3)
     rows = np.vstack([split.public[0], split.private[0], split.test[0]])
     assert len(np.unique(rows, axis=0)) == len(rows)
@@ -34,7 +30,7 @@ def test_rows_of_a_split_are_apart_and_ours_is_between_public_and_ceiling() -> N
     assert line["ours minus"]["metric DP-GD, tail"]["mean"] == pytest.approx(gap)
 
 
-def test_the_lattice_holds_the_ten_lines_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lattice_holds_the_ten_lines_by_hand(monkeypatch):
     monkeypatch.setattr(private, "EPSILONS", (1e6,))
     split = private.Split(CASE, 0)
     ready = private.prepare(split)

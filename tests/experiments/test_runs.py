@@ -1,10 +1,6 @@
 """Records: whole runs or none of them, and never a mixture of settings."""
 
-from __future__ import annotations
-
 import random
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +10,11 @@ from experiments.runs import Records, RecordsError, read_records
 NAMES = [{"method": method, "seed": seed} for method in ("SGD", "ProxyProx") for seed in (0, 1, 10)]
 
 
-def points(count: int = 3) -> list[dict[str, Any]]:
+def points(count=3):
     return [{"t": t, "loss": 1 / (1 + t)} for t in range(count)]
 
 
-def test_runs_are_whole_kept_and_exported_in_order(tmp_path: Path) -> None:
+def test_runs_are_whole_kept_and_exported_in_order(tmp_path):
     contents = set()
     for attempt in range(2):
         folder = tmp_path / str(attempt)
@@ -40,7 +36,7 @@ def test_runs_are_whole_kept_and_exported_in_order(tmp_path: Path) -> None:
             records.export("records.jsonl", [other])
 
 
-def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:
+def test_numpy_scalars_and_divergence(tmp_path):
     name = {"method": "SGD", "seed": np.int64(3)}
     with Records(tmp_path, {}) as records:
         records.add(name, [{"loss": np.float64("inf"), "ok": np.bool_(True)}])
@@ -51,7 +47,7 @@ def test_numpy_scalars_and_divergence(tmp_path: Path) -> None:
         assert len(records) == 1
 
 
-def test_other_settings_are_refused(tmp_path: Path) -> None:
+def test_other_settings_are_refused(tmp_path):
     with Records(tmp_path, {"steps": 5}):
         pass  # without runs the settings may change
     with Records(tmp_path, {"steps": (10,), "run": {"seeds": 3}}) as records:
@@ -63,7 +59,7 @@ def test_other_settings_are_refused(tmp_path: Path) -> None:
         Records(tmp_path, {"steps": [10], "run": {"seeds": 4}})
 
 
-def test_a_damaged_file_and_records_of_an_earlier_version_are_named(tmp_path: Path) -> None:
+def test_a_damaged_file_and_records_of_an_earlier_version_are_named(tmp_path):
     (tmp_path / "runs.sqlite").write_bytes(b"not a database, whatever its name says" * 10)
     with pytest.raises(RecordsError, match=r"runs\.sqlite cannot be used"):
         Records(tmp_path, {})

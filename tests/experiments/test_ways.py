@@ -1,7 +1,5 @@
 """Schedules by hand and the library's ways, in miniature."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

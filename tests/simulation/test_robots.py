@@ -1,11 +1,7 @@
 """Robots that fail, fall silent or answer twice: named errors, and nothing paid is lost."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,40 +44,6 @@ def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
     assert world.robot.count == paid + 5
     assert (target.ledger.rollouts, target.ledger.evaluations) == (paid, 5)
     assert "BIASED" in str(tuned)
-
-
-SCRIPT = """
-import os, sys
-from pathlib import Path
-from proxyprox.simulation import tune
-from cart_world import World
-folder, last = Path(sys.argv[1]), int(sys.argv[2])
-world = World()
-def robot(request):
-    with (folder / "rollouts").open("a") as log:
-        log.write(request.id + "\\n")
-    if world.robot.count == last:
-        os.kill(os.getpid(), 9)
-    return world.robot(request)
-target = world.target(journal=folder / "j")
-target.robot = robot
-print(tune(target, world.proxy, rollouts=10, checkpoint=folder / "run").w.tolist())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-def test_a_killed_run_resumes_without_a_new_rollout(tmp_path):
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    for last, code in ((3, -9), (2, -9), (99, 0)):
-        command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(last)]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-    names = (tmp_path / "rollouts").read_text().split()
-    # The robot was asked again only for what no answer of had come back when the run was killed.
-    assert (len(names), len(set(names))) == (12, 10)
-    world = World()
-    assert done.stdout.strip() == str(tune(world.target(), world.proxy, rollouts=10).w.tolist())
 
 
 def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
@@ -195,13 +157,10 @@ def test_no_step_is_longer_than_the_change_that_is_allowed(world):
     assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
 
 
-def test_a_journal_of_another_task_or_a_damaged_one_is_refused(world, tmp_path):
+def test_a_journal_of_another_task_is_refused(world, tmp_path):
     world.target(journal=tmp_path / "j").gradient(W, np.array([1, 2]))
     with pytest.raises(RolloutError, match="another task"):
         World(horizon=5).target(journal=tmp_path / "j")
-    (tmp_path / "j").write_text("not a database, though it is long enough to look like one")
-    with pytest.raises(RolloutError, match="journal"):
-        world.target(journal=tmp_path / "j")
 
 
 def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
@@ -276,10 +235,7 @@ def test_answers_are_held_to_the_limits():
 
 def raised(curvature, level):
     """Return a loss whose least value is above zero, as costs are."""
-    return (
-        lambda w: level + 0.5 * float(curvature @ (w - 1) ** 2),
-        lambda w: curvature * (w - 1),
-    )
+    return (lambda w: level + 0.5 * float(curvature @ (w - 1) ** 2), lambda w: curvature * (w - 1))
 
 
 def test_trials_after_a_bad_one_stay_near_and_take_turns_with_the_gradient():

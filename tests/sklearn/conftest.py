@@ -1,7 +1,5 @@
 """Small data with few labels, and the slow exact answers to compare with."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController

@@ -1,7 +1,5 @@
 """How sure: standard errors against textbook formulas, and the coverage of intervals."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

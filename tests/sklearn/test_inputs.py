@@ -1,7 +1,5 @@
 """Malformed inputs, labels, weights and settings are refused by name; marks of missing labels."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 import warnings
@@ -124,6 +122,7 @@ def test_settings():
         "alpha": ["x", None, -1, np.nan, object(), {}, 1j, []],
         "fit_intercept": ["no", None, 2],
         "unlabelled": [[], {}, np.ones(2), object(), int],
+        "class_weight": ["balance", {"a": 1.0, "z": 2.0}, {0: -1.0, 1: 1.0}, {0: 0}, 3],
     }
     for name, values in odd.items():
         for value in values:

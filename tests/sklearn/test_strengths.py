@@ -1,7 +1,5 @@
 """One strength, and cross-validated ones of many rows, against fits one by one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,7 +1,5 @@
 """A teacher as proxy: agreement with ppi_py, help from good ones, no harm from bad ones."""
 
-from __future__ import annotations
-
 import importlib
 import warnings
 

@@ -1,7 +1,5 @@
 """One thread, so that sums are always rounded alike."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """CIFAR-10 in each of the forms it comes in, built small."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import tarfile

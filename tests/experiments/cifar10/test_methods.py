@@ -1,7 +1,5 @@
 """Rivals and ours on few clean images with wrong labels around them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,9 +1,6 @@
 """A made-up experiment: 3 panels, 4 methods, 5 seeds, 12 points."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +16,7 @@ PANELS = {"batch 1024": 0.7, "batch 256": 1.0, "batch 256, subsampled proxy": 1.
 
 
 @pytest.fixture(scope="session")
-def records() -> list[dict[str, Any]]:
+def records():
     rng = np.random.default_rng(0)
     return [
         {

@@ -1,8 +1,4 @@
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,10 +7,8 @@ pytest.importorskip("matplotlib")
 from experiments.figures import draw_panels, save_figures
 from experiments.report.summary import summarise
 
-Rows = list[dict[str, Any]]
 
-
-def test_files_for_every_axis_there_is(records: Rows, tmp_path: Path) -> None:
+def test_files_for_every_axis_there_is(records, tmp_path):
     few = [p for p in records if p["panel"] == "batch 256" and p["method"] != "SGD"]
     rows = summarise(few, costs=("proxy_gradients",))
     paths = save_figures(tmp_path, rows)

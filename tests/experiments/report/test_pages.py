@@ -1,13 +1,10 @@
 """Pages: whole, self-contained, safe, and alive in a browser."""
 
-from __future__ import annotations
-
 import getpass
 import html.parser
 import platform
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +18,7 @@ EVIL = '</script><script>alert("x")</script>&<b>'
 
 
 @pytest.fixture(scope="session")
-def report(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(records, tmp_path_factory):
     rows = summarise(records)
     for row in rows:
         row["method"] = EVIL if row["method"] == "SGD" else row["method"]
@@ -38,18 +35,18 @@ def report(records: list[dict[str, Any]], tmp_path_factory: pytest.TempPathFacto
 
 
 class Outline(html.parser.HTMLParser):
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
+        self.tags = []
+        self.attributes = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.attributes += attrs
 
 
-def test_pages_are_whole_and_self_contained(report: Path) -> None:
+def test_pages_are_whole_and_self_contained(report):
     counts = {"h1": 1, "script": 1, "b": 0}
     # Panels times axes and the legend; tables of ends, costs, settings, versions and machine.
     for path, more in ((report, {"figure": 3, "svg": 3 * 3 + 4, "table": 5}),):

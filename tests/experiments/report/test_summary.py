@@ -1,8 +1,3 @@
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -10,14 +5,14 @@ from experiments.comparison import panels
 from experiments.report.summary import last_rows, summarise
 
 
-def losses(values: Iterable[float | None], method: Any = "m") -> list[dict[str, Any]]:
+def losses(values, method="m"):
     return [{"panel": "p", "method": method, "t": 0, "loss": value} for value in values]
 
 
-LOSSES: dict[str, Any] = {"metric": "loss", "x": "t", "constant": (), "costs": ("seconds",)}
+LOSSES = {"metric": "loss", "x": "t", "constant": (), "costs": ("seconds",)}
 
 
-def test_quartiles_and_divergence() -> None:
+def test_quartiles_and_divergence():
     for size in (1, 2, 5, 9):
         values = np.random.default_rng(size).lognormal(size=size, sigma=9).tolist()
         (row,) = summarise(losses(values), **LOSSES)
@@ -32,7 +27,7 @@ def test_quartiles_and_divergence() -> None:
         summarise(two, **LOSSES | {"constant": ("eta",)})
 
 
-def test_ends_and_levels(records: list[dict[str, Any]]) -> None:
+def test_ends_and_levels(records):
     rows = summarise(records)
     ends = last_rows(rows)
     assert len(ends) == 12
