@@ -1,32 +1,24 @@
 """Commands run inside this process, a small LIBSVM set and a small CSV of our own."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from proxyprox_app.cli import app
 
-Invoke = Callable[..., Any]
-
 
 @pytest.fixture
-def invoke(monkeypatch: pytest.MonkeyPatch) -> Invoke:
+def invoke(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("PROXYPROX_DEBUG", raising=False)
 
-    def call(*args: str | Path) -> Any:
+    def call(*args):
         return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="proxyprox")
 
     return call
 
 
-def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def two_classes(rows, seed=0):
     """Return inputs and noisy binary labels: two classes that overlap."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((rows, 4)) * [1.0, 10.0, 0.1, 1.0] + [0.0, 5.0, 1.0, -2.0]
@@ -35,13 +27,13 @@ def two_classes(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_figures(monkeypatch):
     """Skip the drawing, which takes longer than the runs; tests of the reports draw."""
     monkeypatch.setattr("proxyprox_app.demo.curves_svg", lambda *_: "")
 
 
 @pytest.fixture
-def csv(tmp_path: Path) -> Path:
+def csv(tmp_path):
     X, y = two_classes(80)
     lines = ["a,b,c,d,bought"] + [
         ",".join(f"{value:.6g}" for value in row) + f",{'yes' if label else 'no'}"
@@ -65,7 +57,7 @@ batch_size = 16
 
 
 @pytest.fixture
-def config(csv: Path) -> Path:
+def config(csv):
     path = csv.parent / "mine.toml"
     path.write_text(CONFIG)
     return path

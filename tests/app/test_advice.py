@@ -1,22 +1,16 @@
 """``proxyprox audit``, ``plan`` and ``budget``: what they say is what the library finds."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from proxyprox import theory
 from proxyprox.private import PrivacyBudget
 
-Invoke = Callable[..., Any]
 GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon", "0.01"]
 
 
-def test_an_audit(invoke: Invoke, config: Path) -> None:
+def test_an_audit(invoke, config):
     result = invoke("audit", config)
     assert result.exit_code == 0, result.stderr
     for words in ("Use it", "similarity", "Plan:"):
@@ -34,7 +28,7 @@ def test_an_audit(invoke: Invoke, config: Path) -> None:
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1])
-def test_a_plan_is_that_of_the_theory(invoke: Invoke, mu: float) -> None:
+def test_a_plan_is_that_of_the_theory(invoke, mu):
     call = ("plan", *GIVEN, "--mu", str(mu))
     found, words = json.loads(invoke(*call, "--json").stdout), invoke(*call).stdout
     known = {"epsilon": 0.01, "mu": mu, "B": 2.0, "sigma": 0.5, "delta": 0.1}
@@ -46,7 +40,7 @@ def test_a_plan_is_that_of_the_theory(invoke: Invoke, mu: float) -> None:
     assert max(map(len, words.splitlines())) <= 80
 
 
-def test_what_a_plan_says_of_the_proxy(invoke: Invoke) -> None:
+def test_what_a_plan_says_of_the_proxy(invoke):
     for delta, words in (("0.01", "beats every method"), ("5", "beats SGD, but not"),
                          ("20", "of no help")):  # fmt: skip
         result = invoke("plan", "--delta", delta, *GIVEN[2:], "--mu", "0.1")
@@ -57,7 +51,7 @@ def test_what_a_plan_says_of_the_proxy(invoke: Invoke) -> None:
         assert name in result.stderr
 
 
-def test_a_budget_is_shown_and_not_changed(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_budget_is_shown_and_not_changed(invoke, tmp_path):
     file = tmp_path / "budget.sqlite"
     budget = PrivacyBudget(file, epsilon=2.0, delta=1e-5)
     for name in ("first", "a test\x1b[31m"):

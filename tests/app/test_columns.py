@@ -1,9 +1,6 @@
 """What columns become: kinds that are found and told, findings by name, matrices without gaps."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +8,11 @@ import pytest
 from proxyprox_app.columns import Columns, date_format, parse_dates
 from proxyprox_app.tables import DataError
 
-pd: Any = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 ROWS = 60
 
 
-def messy(seed: int = 0) -> Any:
+def messy(seed=0):
     """Return a table as people keep them."""
     rng = np.random.default_rng(seed)
     words = ["late", "broken", "fine", "rude", "quick"]
@@ -36,7 +33,7 @@ def messy(seed: int = 0) -> Any:
     return frame.astype({name: object for name in frame if name != "age"})
 
 
-def test_kinds_are_found() -> None:
+def test_kinds_are_found():
     columns = Columns().plan(messy())
     assert {column.name: column.kind for column in columns.columns} == {
         "customer": "drop", "age": "number", "city": "category", "paid": "category",
@@ -49,7 +46,7 @@ def test_kinds_are_found() -> None:
     assert not any(finding.fatal for finding in columns.findings)
 
 
-def test_a_matrix_without_gaps_and_names_for_it() -> None:
+def test_a_matrix_without_gaps_and_names_for_it():
     frame = messy()
     columns = Columns().fit(frame)
     X = columns.transform(frame)
@@ -71,7 +68,7 @@ def test_a_matrix_without_gaps_and_names_for_it() -> None:
     ]
 
 
-def test_a_new_table_in_other_order_with_other_values() -> None:
+def test_a_new_table_in_other_order_with_other_values():
     frame = messy()
     columns = Columns().fit(frame)
     new = frame[frame.columns[::-1]].rename(columns={"city": " City "}).assign(extra=1).iloc[:9]
@@ -89,7 +86,7 @@ def test_a_new_table_in_other_order_with_other_values() -> None:
     assert np.isfinite(X).all()
 
 
-def test_kinds_may_be_told() -> None:
+def test_kinds_may_be_told():
     kinds = {"customer": "text", "code": "number", "age": "category", "comment": "drop"}
     columns = Columns(kinds).plan(messy())
     found = {column.name: column.kind for column in columns.columns}
@@ -104,7 +101,7 @@ def test_kinds_may_be_told() -> None:
         Columns({"city": "numeric"})
 
 
-def test_copies_identifiers_and_mixtures_are_found() -> None:
+def test_copies_identifiers_and_mixtures_are_found():
     rng = np.random.default_rng(0)
     label = pd.Series(rng.choice(["a", "b"], ROWS), dtype=object).where(np.arange(ROWS) < 40, None)
     frame = pd.DataFrame({
@@ -143,7 +140,7 @@ def test_copies_identifiers_and_mixtures_are_found() -> None:
         (["31 Jan 2024", "5 Feb 2024"], "2024-01-31", False),
     ],
 )
-def test_dates_as_people_write_them(cells: list[str], first: str, doubt: bool) -> None:
+def test_dates_as_people_write_them(cells, first, doubt):
     text = pd.Series(cells, dtype=object)
     form, share, told = date_format(text)
     assert share == 1.0
@@ -151,7 +148,7 @@ def test_dates_as_people_write_them(cells: list[str], first: str, doubt: bool) -
     assert parse_dates(text, form).iloc[0] == pd.Timestamp(first)
 
 
-def test_what_was_learned_is_plain_data() -> None:
+def test_what_was_learned_is_plain_data():
     columns = Columns({"code": "text"}).fit(messy())
     state = json.loads(json.dumps(columns.state(), allow_nan=False))
     again = Columns.from_state(state)

@@ -1,12 +1,7 @@
-from __future__ import annotations
-
 import html
 import importlib
 import json
 import socket
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,14 +9,13 @@ from proxyprox_app import demo
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
-Invoke = Callable[..., Any]
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny(monkeypatch):
     """Make the demonstration short, and keep it from the network."""
 
-    def unreachable(*_: object) -> None:
+    def unreachable(*_):
         raise AssertionError("the demo used the network")
 
     monkeypatch.setattr(socket.socket, "connect", unreachable)
@@ -29,9 +23,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(demo, name, value)
 
 
-def test_words_and_files(
-    invoke: Invoke, tiny: None, no_figures: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_words_and_files(invoke, tiny, no_figures, tmp_path, monkeypatch):
     folder = tmp_path / "out"
     result = invoke("demo", "--output", folder, "--seeds", "2")
     assert result.exit_code == 0, result.stderr
@@ -62,7 +54,7 @@ def test_words_and_files(
     assert 'pip install "proxyprox[app]"' in " ".join(result.stderr.split())
 
 
-def test_the_proxy_saves_rounds() -> None:
+def test_the_proxy_saves_rounds():
     gaps = {p["method"]: p["gap"] for p in demo.rounds(0) if p["rounds"] == demo.ROUNDS}
     ours = gaps.pop(demo.OURS)
     assert ours < min(gap for method, gap in gaps.items() if not method.startswith("Newton"))

@@ -1,29 +1,19 @@
 """Models on held-out rows: splits, measures, and scores that are questioned."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from proxyprox_app.columns import Columns
-from proxyprox_app.fit import (
-    Split,
-    compare_models,
-    losses_of,
-    more_measures,
-    read_split,
-    read_target,
-)
+from proxyprox_app.fit import compare_models, losses_of, more_measures, read_split, read_target
 from proxyprox_app.tables import DataError
 
-pd: Any = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 
 
-def visits() -> Any:
+def visits():
     """Return visits of patients whose label has nothing to do with what was measured."""
     rng = np.random.default_rng(0)
     patient = np.repeat(np.arange(30), 6)
@@ -38,14 +28,14 @@ def visits() -> Any:
     )
 
 
-def compared(frame: Any, target: str, split: Split | None = None, drop: str = "") -> Any:
+def compared(frame, target, split=None, drop=""):
     goal = read_target(frame, target)
     kinds = {name: "drop" for name in drop.split(",") if name}
     columns = Columns(kinds).plan(frame, goal.y, [target])
     return compare_models(frame, columns, goal, split=split), columns, goal
 
 
-def test_groups_that_determine_the_label_are_named_and_held_out_whole() -> None:
+def test_groups_that_determine_the_label_are_named_and_held_out_whole():
     frame = visits()
     found, columns, _ = compared(frame, "ill")
     told = {finding.column: finding.text for finding in columns.findings}
@@ -66,7 +56,7 @@ def test_groups_that_determine_the_label_are_named_and_held_out_whole() -> None:
         )
 
 
-def test_a_number_that_predicts_well_is_no_group() -> None:
+def test_a_number_that_predicts_well_is_no_group():
     rng = np.random.default_rng(0)
     age = rng.integers(20, 60, 300)
     frame = pd.DataFrame({"age": age, "x": rng.normal(size=300), "old": age >= 40})
@@ -74,7 +64,7 @@ def test_a_number_that_predicts_well_is_no_group() -> None:
     assert columns.findings == []
 
 
-def test_later_rows_are_held_out() -> None:
+def test_later_rows_are_held_out():
     rng = np.random.default_rng(0)
     n = 240
     frame = pd.DataFrame({"day": pd.date_range("2024-01-01", periods=n), "x": rng.normal(size=n)})
@@ -95,7 +85,7 @@ def test_later_rows_are_held_out() -> None:
             read_split(wrong, None, "day")
 
 
-def test_outliers_are_named_and_decide_nothing() -> None:
+def test_outliers_are_named_and_decide_nothing():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3))
     y = X @ [1.0, 2.0, -1.0] + 0.3 * rng.normal(size=300)
@@ -110,7 +100,7 @@ def test_outliers_are_named_and_decide_nothing() -> None:
     assert (goal.findings, clean.measures[0]) == ([], "RMSE")
 
 
-def test_rare_classes_are_measured_by_ranks() -> None:
+def test_rare_classes_are_measured_by_ranks():
     rng = np.random.default_rng(0)
     x = rng.normal(size=1500)
     y = np.where(rng.random(1500) < 1 / (1 + np.exp(4.5 - 1.5 * x)), "event", "none")
@@ -123,7 +113,7 @@ def test_rare_classes_are_measured_by_ranks() -> None:
     assert more["erm"]["AP"] > 2 * more["base-rate"]["AP"]
 
 
-def test_measures_are_those_of_scikit_learn() -> None:
+def test_measures_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     classes = ["a", "b", "c"]
     y = rng.choice(classes, 80)

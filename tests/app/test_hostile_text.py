@@ -1,25 +1,18 @@
 """Text of a stranger's, in files and on the command line: shown by every command, never obeyed."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
-
-Invoke = Callable[..., Any]
 
 HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\r\x08\u202e\u2066\u200f[red][/link]"
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture
-def shows(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+def shows(invoke, monkeypatch):
     """Run a command and return what it printed, once nothing in it acts on a terminal."""
 
-    def call(*args: str | Path) -> str:
+    def call(*args):
         monkeypatch.setenv("COLUMNS", "2000")
         monkeypatch.setattr("proxyprox_app.cli.console.WIDEST", 2000)
         output = str(invoke(*args).output)
@@ -30,12 +23,12 @@ def shows(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]
     return call
 
 
-def in_toml(text: str) -> str:
+def in_toml(text):
     """Return text as it stands between the quotes of a TOML file."""
     return re.sub(r"\\x(..)", r"\\u00\1", text.encode("unicode_escape").decode())
 
 
-def test_names_of_files_columns_and_classes(shows: Callable[..., str], tmp_path: Path) -> None:
+def test_names_of_files_columns_and_classes(shows, tmp_path):
     cell = HOSTILE.replace("\r", "")
     data, config = tmp_path / f"ro{cell.replace('/', '')}ws.csv", tmp_path / "mine.toml"
     settings = '[model]\nfamily = "logistic"\n[target]\n'
@@ -51,7 +44,7 @@ def test_names_of_files_columns_and_classes(shows: Callable[..., str], tmp_path:
         assert "\\x1b[31m" in shows("audit", config)
 
 
-def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path) -> None:
+def test_text_of_the_configuration(shows, tmp_path):
     path = tmp_path / f"mine{HOSTILE.replace('/', '')}.toml"
     odd = in_toml(HOSTILE)
     for text in (
@@ -68,7 +61,7 @@ def test_text_of_the_configuration(shows: Callable[..., str], tmp_path: Path) ->
     assert "\\x1b[31m" in shows("audit", path)
 
 
-def test_words_on_the_command_line(shows: Callable[..., str], tmp_path: Path) -> None:
+def test_words_on_the_command_line(shows, tmp_path):
     for words in (
         (HOSTILE,),
         (f"--{HOSTILE}",),

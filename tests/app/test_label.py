@@ -1,7 +1,5 @@
 """``proxyprox label``: questions at the terminal, answers on disk, exchange with other tools."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -9,10 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +18,14 @@ from proxyprox_app.cli import app
 
 
 @pytest.fixture(autouse=True)
-def quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick_fit(monkeypatch):
     """Fit roughly: what a fit finds is tested elsewhere."""
     quick = partial(ProxyLogisticRegression, alpha=0.1)
     monkeypatch.setattr("proxyprox.sklearn.ProxyLogisticRegression", quick)
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> Path:
+def rows(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 2))
     path = tmp_path / "rows.csv"
     lines = ["a,b,note"] + [f"{a:.4f},{b:.4f},{'up' if a > 0 else 'down'}" for a, b in X]
@@ -38,16 +33,16 @@ def rows(tmp_path: Path) -> Path:
     return path
 
 
-def ask(path: Path | str, typed: str, *options: str | Path, classes: str = "up,down") -> Any:
+def ask(path, typed, *options, classes="up,down"):
     command = ["label", str(path), "--classes", classes, *map(str, options)]
     return CliRunner().invoke(app, command, input=typed, prog_name="proxyprox")
 
 
-def words(done: Any) -> str:
+def words(done):
     return " ".join(done.output.split())
 
 
-def read(path: Path) -> list[dict[str, str]]:
+def read(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -55,7 +50,7 @@ def read(path: Path) -> list[dict[str, str]]:
 # -- at the terminal ----------------------------------------------------------------------------
 
 
-def test_answers_are_kept_and_resumed(rows: Path) -> None:
+def test_answers_are_kept_and_resumed(rows):
     first = ask(rows, "up\n2\n\n", "--budget", "10")
     assert first.exit_code == 0
     assert "note: " in first.output
@@ -95,13 +90,13 @@ def test_answers_are_kept_and_resumed(rows: Path) -> None:
         ("a,B", "b\n<\na\n\n", ["1 label (a 1)"]),
     ],
 )  # fmt: skip
-def test_what_is_typed(rows: Path, classes: str, typed: str, told: list[str]) -> None:
+def test_what_is_typed(rows, classes, typed, told):
     done = ask(rows, typed, classes=classes)
     for text in told:
         assert text in done.output
 
 
-def test_undo_skip_and_comment(rows: Path, tmp_path: Path) -> None:
+def test_undo_skip_and_comment(rows, tmp_path):
     first = ask(rows, "<\nup\nup\nup\nundo\nback\ndown\nq\n")
     assert "no answer to take back" in first.output
     assert "2 labels (down 1, up 1)" in first.output
@@ -124,7 +119,7 @@ def test_undo_skip_and_comment(rows: Path, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_mistakes_are_named_before_the_first_question(rows: Path) -> None:
+def test_mistakes_are_named_before_the_first_question(rows):
     before, folder = rows.read_bytes(), rows.parent
     (folder / "linked.csv").symlink_to(rows)
     (folder / "there.csv").write_text("a,x\n1,2\n")
@@ -153,7 +148,7 @@ def test_mistakes_are_named_before_the_first_question(rows: Path) -> None:
 
 
 @pytest.fixture
-def messy(tmp_path: Path) -> Path:
+def messy(tmp_path):
     """Return a table with gaps, text, dates, another encoding and decimal commas."""
     things = ("server", "invoice", "login", "avatar", "down", "question")
     lines = [
@@ -167,7 +162,7 @@ def messy(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_messy_table_is_labelled_as_it_comes(messy: Path) -> None:
+def test_a_messy_table_is_labelled_as_it_comes(messy):
     done = ask(messy, "1\n2\n" * 6 + "q\n", "--batch", "5")
     assert done.exit_code == 0, done.output
     shown = words(done)
@@ -185,7 +180,7 @@ def test_a_messy_table_is_labelled_as_it_comes(messy: Path) -> None:
     assert "Shown: opened, amount, text. Features: amount (number), text (text)." in shown
 
 
-def test_labels_and_a_teacher_in_columns(tmp_path: Path) -> None:
+def test_labels_and_a_teacher_in_columns(tmp_path):
     path, target = tmp_path / "rows.csv", tmp_path / "all.csv"
     lines = [f"{i % 13},{('Y', 'no', '')[i % 3]},{('yes', 'no')[i % 2]}" for i in range(60)]
     path.write_text("\n".join(["a,truth,model", *lines]) + "\n")
@@ -202,7 +197,7 @@ def test_labels_and_a_teacher_in_columns(tmp_path: Path) -> None:
     assert [row["label"] for row in table[:4]] == ["yes", "no", "", "yes"]
 
 
-def test_an_export_comes_back(messy: Path, tmp_path: Path) -> None:
+def test_an_export_comes_back(messy, tmp_path):
     target, other = tmp_path / "out.csv", tmp_path / "other.sqlite"
     options = ("--export", target, "--answers", f"{other}.first", "--json")
     first = ask(messy, "1\nc odd\n2\ns\n1\nq\n", *options)
@@ -232,7 +227,7 @@ main()
 
 
 @pytest.fixture
-def asking(rows: Path) -> Iterator[subprocess.Popen[bytes]]:
+def asking(rows):
     """Yield a process that has two answers and waits for the third."""
     command = ["label", str(rows), "--classes", "up,down", "--show", "note"]
     process = subprocess.Popen(
@@ -245,7 +240,7 @@ def asking(rows: Path) -> Iterator[subprocess.Popen[bytes]]:
     process.stdin.flush()
     seen = b""
     while b"label 3 of" not in seen:
-        part = process.stderr.read1()  # type: ignore[attr-defined]
+        part = process.stderr.read1()
         assert part, seen
         seen += part
     yield process
@@ -254,10 +249,8 @@ def asking(rows: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGKILL", marks=pytest.mark.slow)])
-def test_a_second_process_is_refused_and_an_ended_one_loses_nothing(
-    rows: Path, asking: subprocess.Popen[bytes], name: str
-) -> None:
+@pytest.mark.parametrize("name", ["SIGINT", "SIGKILL"])
+def test_a_second_process_is_refused_and_an_ended_one_loses_nothing(rows, asking, name):
     second = ask(rows, "up\n\n", "--seed", "3")
     assert second.exit_code == 2
     assert "is being written by" in words(second)

@@ -1,7 +1,5 @@
 """``proxyprox label --web``: who is answered, what counts, and the page in a real browser."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -12,9 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,11 +20,11 @@ from proxyprox_app.cli.label_web import Server
 EVIL = (
     "<img src=x onerror='document.title=\"owned\"'></script><script>document.title='owned'</script>"
 )
-ROLES: dict[str, list[str]] = {name: [] for name in ("show", "hide", "label", "teacher")}
+ROLES = {name: [] for name in ("show", "hide", "label", "teacher")}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path):
     """Yield a server of 40 rows with hostile cells; the first class says so of a row's number."""
     path = tmp_path / "rows.csv"
     text = EVIL.replace('"', '""')
@@ -49,9 +44,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         thread.join()
 
 
-def request(
-    server: Server, method: str, path: str, body: Any = None, **headers: str
-) -> tuple[int, Any, dict[str, str]]:
+def request(server, method, path, body=None, **headers):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     names = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -69,8 +62,8 @@ def request(
 
 
 @pytest.fixture
-def act(server: Server) -> Callable[..., Any]:
-    def send(what: str, row: Any, **more: Any) -> Any:
+def act(server):
+    def send(what, row, **more):
         body = {"do": what, "row": row, "comment": "", **more}
         status, state, _ = request(server, "POST", f"/{server.token}/act", body)
         assert status == 200, state
@@ -79,7 +72,7 @@ def act(server: Server) -> Callable[..., Any]:
     return send
 
 
-def test_only_this_page_on_this_computer_is_answered(server: Server) -> None:
+def test_only_this_page_on_this_computer_is_answered(server):
     home, act = f"/{server.token}/", f"/{server.token}/act"
     row = request(server, "GET", f"{home}state")[1]["row"]
     body = {"do": "answer", "row": row, "choice": 0, "comment": ""}
@@ -118,7 +111,7 @@ def test_only_this_page_on_this_computer_is_answered(server: Server) -> None:
     assert server.session.bought.spent == 1
 
 
-def test_an_answer_counts_once_and_for_its_row(server: Server, act: Callable[..., Any]) -> None:
+def test_an_answer_counts_once_and_for_its_row(server, act):
     bought = server.session.bought
     first = request(server, "GET", f"/{server.token}/state")[1]
     second = act("answer", first["row"], choice=0)
@@ -138,7 +131,7 @@ def test_an_answer_counts_once_and_for_its_row(server: Server, act: Callable[...
     assert (bought.labels, bought.spent) == ({}, 0)
 
 
-def test_what_cannot_be_shown_or_kept(server: Server, act: Callable[..., Any]) -> None:
+def test_what_cannot_be_shown_or_kept(server, act):
     row = request(server, "GET", f"/{server.token}/state")[1]["row"]
     state = act("comment", row, comment="a\0b\x1b[31m\ud800 \u202e é\tc ")
     assert state["comment"] == "a\\x00b\\x1b[31m\\ud800 \\u202e é\tc"
@@ -154,7 +147,7 @@ def test_what_cannot_be_shown_or_kept(server: Server, act: Callable[..., Any]) -
     assert "a\\x00b" in request(server, "GET", f"/{server.token}/labels.csv")[1]
 
 
-def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> None:
+def test_connections_that_send_slowly_keep_nobody_waiting(server):
     address = ("127.0.0.1", server.server_port)
     with contextlib.ExitStack() as stack:
         for _ in range(40):
@@ -164,14 +157,14 @@ def test_connections_that_send_slowly_keep_nobody_waiting(server: Server) -> Non
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs the signals of POSIX")
-def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any) -> None:
+def test_the_command_ends_and_keeps_everything(tmp_path, invoke):
     path = tmp_path / "rows.csv"
     lines = [f"{i % 7},{(i + 3) % 5}" for i in range(20)]
     path.write_text("\n".join(["x1,x2", *lines]))
     command = ["label", str(path), "--classes", "up,down", "--web"]
     code = "from proxyprox_app.cli import main; main()"
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code, *command], **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen([sys.executable, "-c", code, *command], **pipes) as process:
         seen = b""
         while b"Ctrl-C stops" not in seen:
             seen += process.stderr.read1()
@@ -197,24 +190,24 @@ def test_the_command_ends_and_keeps_everything(tmp_path: Path, invoke: Any) -> N
 
 
 @pytest.mark.browser
-def test_a_person_labels_in_the_browser(browser: Any, server: Server) -> None:
+def test_a_person_labels_in_the_browser(browser, server):
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.wait import WebDriverWait
 
     bought = server.session.bought
 
-    def wait(done: Callable[[], Any]) -> None:
+    def wait(done):
         WebDriverWait(browser, 20, poll_frequency=0.05).until(lambda _: done())
 
-    def row() -> int:
+    def row():
         found = re.fullmatch(r"Row (\d+)", browser.find_element("id", "row").text)
         return -1 if found is None else int(found[1]) - 1
 
-    def press(key: str) -> None:
+    def press(key):
         ActionChains(browser).send_keys(key).perform()
 
-    def idle() -> bool:
+    def idle():
         return row() >= 0 and browser.find_element("id", "skip").is_enabled()
 
     browser.get_log("browser")

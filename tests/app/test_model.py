@@ -1,7 +1,5 @@
 """Model files: numbers go round, and nothing else is read. No file runs code."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json
@@ -10,7 +8,6 @@ import pickle
 import subprocess
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +16,11 @@ from proxyprox_app.columns import Columns
 from proxyprox_app.fit import make_model
 from proxyprox_app.model import FittedGLM, ModelFileError, TableModel, seal
 
-pd: Any = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 ROWS = 40
 
 
-def table() -> Any:
+def table():
     rng = np.random.default_rng(0)
     return pd.DataFrame({
         "x": rng.normal(size=ROWS),
@@ -35,7 +32,7 @@ def table() -> Any:
     })  # fmt: skip
 
 
-def model(family: str = "logistic", classes: Any = ("no", "yes")) -> TableModel:
+def model(family="logistic", classes=("no", "yes")):
     columns = Columns({"note": "text", "city": "category"}).fit(table())
     outputs = len(classes) if family == "softmax" else 1
     coef = np.random.default_rng(1).normal(size=(outputs, len(columns.feature_names))) / 10
@@ -49,7 +46,7 @@ def model(family: str = "logistic", classes: Any = ("no", "yes")) -> TableModel:
     [("logistic", ["no", "yes"]), ("softmax", ["a", "b", "c"]), ("linear", []), ("poisson", []),
      ("logistic", [0.0, 1.0]), ("logistic", [False, True])],
 )  # fmt: skip
-def test_what_is_read_is_what_was_written(tmp_path: Path, family: str, classes: Any) -> None:
+def test_what_is_read_is_what_was_written(tmp_path, family, classes):
     kept = model(family, classes)
     kept.save(tmp_path / "model.json")
     again = TableModel.load(tmp_path)
@@ -61,10 +58,10 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, family: str, classes: 
 
 @pytest.mark.parametrize("name", ["proxyprox", "scikit-learn", "erm", "base-rate"])
 @pytest.mark.parametrize("classes", [0, 2, 3])
-def test_the_weights_predict_what_the_estimator_does(name: str, classes: int) -> None:
+def test_the_weights_predict_what_the_estimator_does(name, classes):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
-    y: Any = X[:, 0] + rng.normal(size=60)
+    y = X[:, 0] + rng.normal(size=60)
     if classes:
         y = np.array(["a", "b", "c"])[np.digitize(X[:, 0], [0.0, 0.7][: classes - 1])]
     task = "classification" if classes else "regression"
@@ -86,13 +83,11 @@ def test_the_weights_predict_what_the_estimator_does(name: str, classes: int) ->
 # -- what is no model file -------------------------------------------------------------------------
 
 
-def test_files_that_could_run_something_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_could_run_something_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     class Payload:
-        def __reduce__(self) -> Any:
+        def __reduce__(self):
             return subprocess.check_output, (["touch", str(tmp_path / "PWNED")],)
 
     for name, content in {
@@ -119,7 +114,7 @@ def test_files_that_could_run_something_are_refused(
 # -- damaged and forged files of our own -----------------------------------------------------------
 
 
-FORGED: dict[str, Any] = {
+FORGED = {
     "task": "regression", "target": "\ud800", "more": 1, "estimator.family": "os.system",
     "estimator.classes": ["a", "a"], "estimator.classes.0": {"__reduce__": ["os.system"]},
     "estimator.coef": [[1.0], [2.0, 3.0]], "estimator.coef.0.0": 10**400,
@@ -134,7 +129,7 @@ FORGED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_forged_files_are_named(tmp_path: Path) -> None:
+def test_forged_files_are_named(tmp_path):
     path = tmp_path / "model.json"
     model().save(path)
     whole = json.loads(path.read_text())
@@ -142,7 +137,7 @@ def test_forged_files_are_named(tmp_path: Path) -> None:
     dates = [("columns.columns.4.date", form) for form in ("%Q((((", "%d %d", "((%")]
     numbers = [("estimator.intercept.0", value) for value in ("1", True, float("inf"), 1e200)]
     for place, value in [*FORGED.items(), *dates, *numbers]:
-        data: Any = copy.deepcopy(whole)
+        data = copy.deepcopy(whole)
         *keys, last = [int(key) if key.isdigit() else key for key in place.split(".")]
         part = functools.reduce(operator.getitem, keys, data)
         part[last] = value
@@ -156,7 +151,7 @@ def test_forged_files_are_named(tmp_path: Path) -> None:
         assert str(caught.value).startswith("model.json"), place
 
 
-def test_every_form_of_dates_that_is_found_is_read_again(tmp_path: Path) -> None:
+def test_every_form_of_dates_that_is_found_is_read_again(tmp_path):
     for cell in ("2024-01-31", "31.01.2024", "01/31/2024", "31 Jan 2024 10:15", "Jan 31, 2024",
                  "2024-01-31T10:15:00.123+02:00", "20240131", "Wed 31 January 2024"):  # fmt: skip
         days = [cell, cell.replace("31", "30")] * 10
@@ -169,7 +164,7 @@ def test_every_form_of_dates_that_is_found_is_read_again(tmp_path: Path) -> None
         pd.testing.assert_frame_equal(again.predict(frame)[0], kept.predict(frame)[0])
 
 
-def test_damage_is_noticed(tmp_path: Path) -> None:
+def test_damage_is_noticed(tmp_path):
     path = tmp_path / "model.json"
     model().save(path)
     content, rng = path.read_bytes(), np.random.default_rng(0)

@@ -1,14 +1,9 @@
 """``proxyprox run TABLE --target`` and ``proxyprox predict``: from messy files to predictions."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import importlib
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +14,11 @@ from proxyprox_app.columns import Columns
 from proxyprox_app.model import FittedGLM, TableModel
 from proxyprox_app.tables import load_cells, read_table
 
-pd: Any = pytest.importorskip("pandas")
-Invoke = Callable[..., Any]
+pd = pytest.importorskip("pandas")
 ROWS = 90
 
 
-def table(seed: int = 0, rows: int = ROWS) -> Any:
+def table(seed=0, rows=ROWS):
     """Return clean columns and a label that depends on them; a third of the labels is missing."""
     rng = np.random.default_rng(seed)
     age, city = rng.integers(18, 80, rows), rng.choice(["Köln", "Bonn", "Zürich"], rows)
@@ -42,7 +36,7 @@ def table(seed: int = 0, rows: int = ROWS) -> Any:
     )  # fmt: skip
 
 
-def german(frame: Any, path: Path) -> Path:
+def german(frame, path):
     """Write semicolons, decimal commas, day.month.year, Windows-1252 and trailing blanks."""
     lines = [";".join(frame)]
     for i, row in enumerate(frame.itertuples(index=False)):
@@ -56,7 +50,7 @@ def german(frame: Any, path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def fitted(tmp_path_factory):
     """Return a folder with a model, fitted to a messy file, and what was said about it."""
     folder = tmp_path_factory.mktemp("fitted")
     file = german(table(), folder / "sales.csv")
@@ -66,7 +60,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     return folder, json.loads(result.stdout)
 
 
-def test_a_messy_file_is_fitted_and_told_about(fitted: tuple[Path, dict[str, Any]]) -> None:
+def test_a_messy_file_is_fitted_and_told_about(fitted):
     folder, done = fitted
     names = [score["model"] for score in done["scores"]]
     assert sorted(names) == ["base-rate", "erm", "proxyprox", "scikit-learn"]
@@ -90,9 +84,7 @@ def test_a_messy_file_is_fitted_and_told_about(fitted: tuple[Path, dict[str, Any
     assert len(lines) == len(done["coefficients"]) + 1
 
 
-def test_predictions_of_another_file(
-    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
-) -> None:
+def test_predictions_of_another_file(fitted, invoke, tmp_path):
     folder, _ = fitted
     new = table(seed=1, rows=40)
     german(new, tmp_path / "new.csv")
@@ -120,9 +112,7 @@ def test_predictions_of_another_file(
         assert float(rows[i]["P(churned = left)"]) == pytest.approx(want, abs=1e-4)
 
 
-def test_what_is_wrong_with_new_rows_is_named(
-    fitted: tuple[Path, dict[str, Any]], invoke: Invoke, tmp_path: Path
-) -> None:
+def test_what_is_wrong_with_new_rows_is_named(fitted, invoke, tmp_path):
     folder, _ = fitted
     new = table(seed=2, rows=12)
     less = tmp_path / "less.csv"
@@ -146,7 +136,7 @@ def test_what_is_wrong_with_new_rows_is_named(
     assert "replace" in result.stderr
 
 
-def test_a_dry_run_says_everything_and_fits_nothing(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_dry_run_says_everything_and_fits_nothing(invoke, tmp_path):
     frame = table().assign(
         empty=None, same=1, leak=lambda f: f["churned"].map({"left": 1, "stays": 2})
     )
@@ -168,7 +158,7 @@ def test_a_dry_run_says_everything_and_fits_nothing(invoke: Invoke, tmp_path: Pa
     assert shown["labels"] + shown["unlabelled"] == ROWS
 
 
-def test_mistakes_of_a_table_are_told_at_once(invoke: Invoke, tmp_path: Path) -> None:
+def test_mistakes_of_a_table_are_told_at_once(invoke, tmp_path):
     kinds = ("--as", "Ort=number", "--as", "x=drop")
     for change, options, words in (
         ({"churned": None}, ("--target", "churned"), ["no label"]),
@@ -184,7 +174,7 @@ def test_mistakes_of_a_table_are_told_at_once(invoke: Invoke, tmp_path: Path) ->
     assert not (tmp_path / "out").exists()
 
 
-def test_a_regression_from_numbers_alone(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_regression_from_numbers_alone(invoke, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2))
     frame = pd.DataFrame(X, columns=["a", "b"])
@@ -208,7 +198,7 @@ def test_a_regression_from_numbers_alone(invoke: Invoke, tmp_path: Path) -> None
 # -- identifiers, new categories, codes ------------------------------------------------------------
 
 
-def small_model(frame: Any, folder: Path, kinds: dict[str, str] | None = None) -> Any:
+def small_model(frame, folder, kinds=None):
     """Write a model of a table without the comparison of models; return it."""
     columns = Columns(kinds).fit(frame)
     coef = np.linspace(-1.0, 1.0, len(columns.feature_names))[None]
@@ -230,7 +220,7 @@ IDENTIFIERS = {
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
-def test_identifiers_come_back_as_they_were(invoke: Invoke, tmp_path: Path, ending: str) -> None:
+def test_identifiers_come_back_as_they_were(invoke, tmp_path, ending):
     frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=20)})
     for name, (cells, kind) in IDENTIFIERS.items():
         values = [kind(cell) if cell else None for cell in cells]
@@ -257,7 +247,7 @@ def test_identifiers_come_back_as_they_were(invoke: Invoke, tmp_path: Path, endi
     assert [row["long_id"] for row in shown] == IDENTIFIERS["long"][0]
 
 
-def test_new_categories_have_no_effect_and_are_counted(invoke: Invoke, tmp_path: Path) -> None:
+def test_new_categories_have_no_effect_and_are_counted(invoke, tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({
         "x": rng.normal(size=30), "city": rng.choice(["Rome", "Bonn", "Oslo"], 30),
@@ -297,7 +287,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def test_codes_are_text_and_numbers_stay_numbers(invoke: Invoke, tmp_path: Path) -> None:
+def test_codes_are_text_and_numbers_stay_numbers(invoke, tmp_path):
     cells = {name: [v[i % len(v)] for i in range(30)] for name, v in {**CODES, **NUMBERS}.items()}
     frame = pd.DataFrame({**cells, "y": np.random.default_rng(0).integers(0, 2, 30)})
     frame.to_csv(tmp_path / "rows.csv", index=False)
@@ -319,7 +309,7 @@ def test_codes_are_text_and_numbers_stay_numbers(invoke: Invoke, tmp_path: Path)
 # -- decimal marks, names and blanks ---------------------------------------------------------------
 
 
-def marked_model(folder: Path, text: str, target: str = "y") -> Any:
+def marked_model(folder, text, target="y"):
     """Write a model of a CSV file that predicts its number `x` as it is; return it."""
     (folder / "fit.csv").write_text(text)
     frame, _, decimal = load_cells(folder / "fit.csv").parse()
@@ -334,7 +324,7 @@ def marked_model(folder: Path, text: str, target: str = "y") -> Any:
     return kept
 
 
-def predicted(invoke: Invoke, folder: Path, text: str, name: str = "new.csv") -> Any:
+def predicted(invoke, folder, text, name="new.csv"):
     """Return what is predicted for a file, its score and its notes."""
     (folder / name).write_text(text)
     result = invoke("predict", folder, folder / name, "--json")
@@ -347,7 +337,7 @@ def predicted(invoke: Invoke, folder: Path, text: str, name: str = "new.csv") ->
 GERMAN = ["1,5", "2,25", "1,234", "3,125", "12,75"]
 
 
-def test_another_mark_in_a_new_file_is_told(invoke: Invoke, tmp_path: Path) -> None:
+def test_another_mark_in_a_new_file_is_told(invoke, tmp_path):
     # 1.000 is a thousand because other columns have decimal commas.
     rows = [f"{1000 + i:,}".replace(",", ".") + f"\t{i},5\t{i},25" for i in range(30)]
     marked_model(tmp_path, "\n".join(["x\tz\ty", *rows, "k.A.\t1,5\t2,5"]))

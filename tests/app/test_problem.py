@@ -1,10 +1,5 @@
 """One's own files as a problem: families, proxies, settings that are checked."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -12,15 +7,15 @@ from proxyprox.problems import FAMILIES
 from proxyprox_app.problem import ConfigError, StudyConfig, example, read_config, read_study
 from proxyprox_app.tables import DataError
 
-pd: Any = pytest.importorskip("pandas")
+pd = pytest.importorskip("pandas")
 
 
-def rows(family: str, count: int = 60, seed: int = 0) -> Any:
+def rows(family, count=60, seed=0):
     """Return a table whose column `label` depends on two of the others."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((count, 3))
     noisy = X[:, 0] - X[:, 1] + rng.standard_normal(count)
-    y: Any = {
+    y = {
         "linear": noisy,
         "logistic": np.where(noisy > 0, "yes", "no"),
         "softmax": np.array(["a", "b", "c"])[np.digitize(noisy, [-1, 1])],
@@ -30,8 +25,8 @@ def rows(family: str, count: int = 60, seed: int = 0) -> Any:
     return pd.DataFrame(X, columns=["age", "income", "height"]).assign(label=y)
 
 
-def settings(family: str = "logistic", **sections: dict[str, Any]) -> StudyConfig:
-    tree: dict[str, Any] = {
+def settings(family="logistic", **sections):
+    tree = {
         "model": {"family": family, "l2": 1e-2},
         "target": {"file": "rows.csv", "label": "label"},
         "run": {"batch_size": 16},
@@ -42,7 +37,7 @@ def settings(family: str = "logistic", **sections: dict[str, Any]) -> StudyConfi
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_is_a_problem(tmp_path: Path, family: str) -> None:
+def test_every_family_is_a_problem(tmp_path, family):
     rows(family).to_csv(tmp_path / "rows.csv", index=False)
     problem = read_study(settings(family), tmp_path).problem()
     assert problem.objective.design.rows == 60
@@ -53,12 +48,12 @@ def test_every_family_is_a_problem(tmp_path: Path, family: str) -> None:
         read_study(settings(), tmp_path)
 
 
-def test_proxies(tmp_path: Path) -> None:
+def test_proxies(tmp_path):
     frame = rows("logistic")
     frame.to_csv(tmp_path / "rows.csv", index=False)
     other = rows("logistic", 40, seed=1).rename(columns={"label": "then"})
     other.to_csv(tmp_path / "old.csv", index=False)
-    kinds: list[tuple[dict[str, Any], int]] = [
+    kinds = [
         ({"kind": "label-free"}, 60),
         ({"kind": "label-free", "file": "old.csv"}, 40),
         ({"kind": "labelled", "file": "old.csv", "label": "then"}, 40),
@@ -86,9 +81,7 @@ def test_proxies(tmp_path: Path) -> None:
         ("proxy", {"file": "other.csv"}, "no column 'age'"),
     ],
 )  # fmt: skip
-def test_mistakes_in_the_data(
-    tmp_path: Path, section: str, keys: dict[str, Any], words: str
-) -> None:
+def test_mistakes_in_the_data(tmp_path, section, keys, words):
     rows("logistic").to_csv(tmp_path / "rows.csv", index=False)
     pd.DataFrame({"x": [1, 2]}).to_csv(tmp_path / "other.csv", index=False)
     with pytest.raises(DataError) as caught:
@@ -96,7 +89,7 @@ def test_mistakes_in_the_data(
     assert words in str(caught.value)
 
 
-def test_settings_are_checked_by_name(tmp_path: Path) -> None:
+def test_settings_are_checked_by_name(tmp_path):
     path = tmp_path / "my.toml"
     path.write_text(example())
     assert read_config(path).run.batch_size == 64

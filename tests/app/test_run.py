@@ -1,18 +1,9 @@
 """``proxyprox run``: what it says of a table, and mistakes that end in a sentence."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-Invoke = Callable[..., Any]
 
 
-def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: Path) -> None:
+def test_tables_fit_the_terminal_and_doubts_are_told(invoke, tmp_path):
     path = tmp_path / "visits.csv"
     lines = [f"P{i % 12:02d},{(i * 7) % 13},{'yes' if i % 12 < 5 else 'no'}" for i in range(120)]
     path.write_text("\n".join(["patient,pulse,ill", *lines]))
@@ -29,7 +20,7 @@ def test_tables_fit_the_terminal_and_doubts_are_told(invoke: Invoke, tmp_path: P
     assert {column["name"]: column["kind"] for column in done["columns"]}["patient"] == "drop"
 
 
-def test_labels_keep_their_own_words(invoke: Invoke, tmp_path: Path) -> None:
+def test_labels_keep_their_own_words(invoke, tmp_path):
     path = tmp_path / "krank.csv"
     lines = [f"{i};{'ja' if i % 7 > 3 else 'Nein' if i % 5 else 'nein'}" for i in range(60)]
     path.write_text("\n".join(["x;krank", *lines]))
@@ -43,10 +34,8 @@ def test_labels_keep_their_own_words(invoke: Invoke, tmp_path: Path) -> None:
     assert found["score"]["labels"] == 2
 
 
-def test_an_interruption_says_what_is_kept(
-    invoke: Invoke, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(*_: object, **__: object) -> None:
+def test_an_interruption_says_what_is_kept(invoke, csv, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("proxyprox_app.fit.fit_model", interrupted)
@@ -56,9 +45,7 @@ def test_an_interruption_says_what_is_kept(
     assert "To run it again:  proxyprox run" in result.stderr
 
 
-def test_mistakes_end_in_a_sentence(
-    invoke: Invoke, config: Path, csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mistakes_end_in_a_sentence(invoke, config, csv, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     ours = ("run", csv, "--target", "bought")
     for call, words in (

@@ -1,13 +1,9 @@
 """Tables from files: every format gives the same numbers, and mistakes are named."""
 
-from __future__ import annotations
-
 import bz2
 import datetime
 import gzip
 import lzma
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,13 +12,13 @@ from proxyprox_app.tables import DataError, load_cells, read_table
 GOOD = "age,income,w,bought\n31,2.5,1,yes\n45,1e1,0.5,no\n"
 
 
-def _write(tmp_path: Path, text: str, name: str = "t.csv", encoding: str = "utf-8") -> Path:
+def _write(tmp_path, text, name="t.csv", encoding="utf-8"):
     path = tmp_path / name
     path.write_bytes(text.encode(encoding))
     return path
 
 
-def _lists(frame: Any) -> list[list[Any]]:
+def _lists(frame):
     """Return the columns as lists, None in empty cells."""
     return [frame[name].astype(object).where(frame[name].notna(), None).tolist() for name in frame]
 
@@ -61,11 +57,11 @@ class TestCsv:
             ("a,b\n-inf,1\n2,3\n", [["-inf", "2"], [1, 3]]),
         ],
     )  # fmt: skip
-    def test_dialects(self, tmp_path: Path, text: str, columns: list[list[Any]]) -> None:
+    def test_dialects(self, tmp_path, text, columns):
         assert _lists(read_table(_write(tmp_path, text))) == columns
 
     @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
-    def test_encodings(self, tmp_path: Path, encoding: str) -> None:
+    def test_encodings(self, tmp_path, encoding):
         path = _write(tmp_path, "Größe,Ort\n1,Köln\n2,Düsseldorf\n", encoding=encoding)
         frame = read_table(path)
         assert list(frame) == ["Größe", "Ort"]
@@ -73,7 +69,7 @@ class TestCsv:
         named = encoding if encoding != "utf-16-le" else "utf-16-le"
         assert list(read_table(path, named)) == ["Größe", "Ort"]
 
-    def test_what_was_done_is_told(self, tmp_path: Path) -> None:
+    def test_what_was_done_is_told(self, tmp_path):
         path = _write(tmp_path, "Titel é\n,a,a,b\n1,2,3,4\n5,6,7,8\n", encoding="cp1252")
         frame, findings, _ = load_cells(path).parse()
         assert list(frame) == ["column 1", "a", "a.2", "b"]
@@ -81,12 +77,12 @@ class TestCsv:
         for words in ("Windows-1252", "'Titel é'", "column 1: has no name", "a.2: a second"):
             assert words in told
 
-    def test_cells_as_they_stand(self, tmp_path: Path) -> None:
+    def test_cells_as_they_stand(self, tmp_path):
         cells = load_cells(_write(tmp_path, "a;b\n1,50 €;007\n;x\n")).text()
         assert cells["a"].tolist() == ["1,50 €", ""]
         assert cells["b"].tolist() == ["007", "x"]
 
-    def test_options(self, tmp_path: Path) -> None:
+    def test_options(self, tmp_path):
         path = _write(tmp_path, "a:b\n1:2\n", "t.txt")
         assert list(read_table(path, separator=":")) == ["a", "b"]
         with pytest.raises(DataError, match="ending"):
@@ -105,19 +101,19 @@ class TestCsv:
             ("a,b\n" + "1,2\n" * 30 + "1,2,3\n", "not a table"),
         ],
     )
-    def test_mistakes(self, tmp_path: Path, text: str, words: str) -> None:
+    def test_mistakes(self, tmp_path, text, words):
         with pytest.raises(DataError, match=words):
             read_table(_write(tmp_path, text))
 
 
-def test_path_mistakes(tmp_path: Path) -> None:
+def test_path_mistakes(tmp_path):
     for name, words in (("absent.csv", "does not exist"), ("t.xls", "as .xlsx"), ("", "a folder")):
         with pytest.raises(DataError, match=words):
             read_table(tmp_path / name)
 
 
 class TestExcel:
-    def test_title_empty_rows_and_types(self, tmp_path: Path) -> None:
+    def test_title_empty_rows_and_types(self, tmp_path):
         pd = pytest.importorskip("pandas")
         pytest.importorskip("openpyxl")
         day, path = datetime.datetime(2024, 1, 31), tmp_path / "t.xlsx"
@@ -141,7 +137,7 @@ class TestExcel:
 
 
 class TestParquet:
-    def test_types_stay(self, tmp_path: Path) -> None:
+    def test_types_stay(self, tmp_path):
         pd = pytest.importorskip("pandas")
         pytest.importorskip("pyarrow")
         path = tmp_path / "t.parquet"
@@ -155,7 +151,7 @@ class TestParquet:
         assert frame["text"].tolist()[0] == 1.5
 
 
-def test_damaged_and_empty_files_are_named(tmp_path: Path) -> None:
+def test_damaged_and_empty_files_are_named(tmp_path):
     pd = pytest.importorskip("pandas")
     for name in ("t.xlsx", "t.parquet"):
         (tmp_path / name).write_bytes(b"rubbish")
@@ -166,7 +162,7 @@ def test_damaged_and_empty_files_are_named(tmp_path: Path) -> None:
         read_table(tmp_path / "t.parquet")
 
 
-def test_a_separator_that_is_not_there_is_named_as_the_cause(tmp_path: Path) -> None:
+def test_a_separator_that_is_not_there_is_named_as_the_cause(tmp_path):
     for text, named in (("a,b\n1,2\n", ";"), ("a;b\n1;2\n", "|")):
         with pytest.raises(DataError, match=r"--separator .* is given, but"):
             read_table(_write(tmp_path, text), separator=named)
@@ -178,7 +174,7 @@ def test_a_separator_that_is_not_there_is_named_as_the_cause(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["t.csv.xz", "t.csv.bz2", "t.csv.gz"])
-def test_cut_files_are_named(tmp_path: Path, name: str) -> None:
+def test_cut_files_are_named(tmp_path, name):
     path = tmp_path / name
     packs = {".xz": lzma.compress, ".bz2": bz2.compress, ".gz": gzip.compress}
     path.write_bytes(packs[path.suffix](b"a,b\n1,2\n" * 100))

@@ -1,7 +1,5 @@
 """A small logistic table, public and private, and a budget's worth of helpers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

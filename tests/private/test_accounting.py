@@ -1,7 +1,5 @@
 """Curves and calibration against slow integrals and another library's numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

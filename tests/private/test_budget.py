@@ -1,7 +1,5 @@
 """One budget for several fits, clones and processes; killed runs; nothing is released twice."""
 
-from __future__ import annotations
-
 import copy
 import os
 import pickle
@@ -37,17 +35,6 @@ def test_copies_are_the_same_purse_and_a_lost_file_is_no_full_one(purse, path):
         pickle.loads(text)
     with pytest.raises(ValueError, match="path"):
         purse(place=path.parent / "typo" / "budget.sqlite")
-
-
-def test_what_is_no_budget_is_refused_and_left_as_it_is(purse, path):
-    for content in (None, b"", b"no database, though it is long enough to look like one"):
-        if content is not None:
-            path.write_bytes(content)
-        with pytest.raises(PrivacyBudgetError, match="budget"):
-            PrivacyBudget.read(path)
-        assert not path.exists() or path.read_bytes() == content
-    with pytest.raises(PrivacyBudgetError, match="budget"):
-        purse()
 
 
 def test_a_named_plan_is_resumed_at_no_cost_with_the_same_vectors(make, purse, path):

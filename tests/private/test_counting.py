@@ -1,7 +1,5 @@
 """Every access to private rows has its charge, and one without is caught."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

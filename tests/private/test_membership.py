@@ -1,7 +1,5 @@
 """The attack finds planted mistakes, and hardly ever one where there is none."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Per-sample gradients of networks by torch.func, clipped, perturbed and put into ``.grad``."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One odd private row changes nothing about the others: no error, no warning, no other bits."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import warnings
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from proxyprox.private import PrivateRows
+from proxyprox.private import Metric, PrivateRows
 from proxyprox.private.reading import Scaling, read_labels, read_rows
 from proxyprox.problems.families import Linear, Logistic, Softmax
 
@@ -88,8 +86,9 @@ ODD = {
 X = np.random.default_rng(0).uniform(-1, 1, size=(7, 2))
 Y = [0, 1, 1, 0, 1, 0, 1]
 OTHERS = np.arange(8) != 3
+W, METRIC = np.array([1.0, -0.5]), Metric(np.diag([1.0, 0.01]), damping=0.05)
 METHODS = [
-    lambda rows: rows.clipped_sum(np.array([1.0, -0.5]), clip=0.3),
+    *(lambda rows, m=m: rows.clipped_sum(W, clip=0.3, metric=m) for m in (None, METRIC)),
     *(lambda rows, kind=kind: rows.clipped_moments(clip=0.2, kind=kind)
       for kind in ("squares", "means", "products")),
 ]  # fmt: skip
