@@ -12,7 +12,6 @@ GIVEN = ["--delta", "0.1", "--sigma", "0.5", "--H", "10", "--B", "2", "--epsilon
 
 def test_an_audit(invoke, config):
     result = invoke("audit", config)
-    assert result.exit_code == 0, result.stderr
     for words in ("Use it", "similarity", "Plan:"):
         assert words in " ".join(result.stdout.split())
     found = json.loads(
@@ -46,8 +45,8 @@ def test_what_a_plan_says_of_the_proxy(invoke):
         result = invoke("plan", "--delta", delta, *GIVEN[2:], "--mu", "0.1")
         assert words in " ".join(result.stdout.split())
     for name, value in (("epsilon", "0"), ("delta", "-1"), ("mu", "nan"), ("B", "inf")):
-        result = invoke("plan", *GIVEN, f"--{name}", value)
-        assert (result.exit_code, result.stdout) == (2, "")
+        result = invoke("plan", *GIVEN, f"--{name}", value, code=2)
+        assert result.stdout == ""
         assert name in result.stderr
 
 
@@ -71,6 +70,6 @@ def test_a_budget_is_shown_and_not_changed(invoke, tmp_path):
         other = tmp_path / "other"
         if content is not None:
             other.write_bytes(content)
-        done = invoke("budget", other, "--json")
-        assert (done.exit_code, json.loads(done.stdout)["exit_code"]) == (2, 2)
+        done = invoke("budget", other, "--json", code=2)
+        assert json.loads(done.stdout)["exit_code"] == 2
         assert "cannot be used" in done.stderr

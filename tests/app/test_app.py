@@ -19,7 +19,6 @@ COMMANDS = ["", "demo", "run", "predict", "audit", "label", "plan", "budget"]
 def test_help_fits_80_columns_and_has_examples(invoke):
     for command in COMMANDS:
         result = invoke(*command.split(), "--help")
-        assert result.exit_code == 0
         assert max(map(len, result.stdout.splitlines())) <= 80
         assert "\x1b" not in result.stdout
         assert "Examples" in result.stdout
@@ -28,7 +27,7 @@ def test_help_fits_80_columns_and_has_examples(invoke):
 
 def test_alone_it_lists_every_command_with_a_line(invoke):
     command = typer.main.get_command(app)
-    shown = " ".join(invoke().stdout.replace("│", " ").split())
+    shown = " ".join(invoke(code=None).stdout.replace("│", " ").split())
     assert {*command.commands} == {*COMMANDS} - {""}
     for name, below in command.commands.items():
         assert f"{name} {' '.join(below.help.split()[:4])}" in shown
@@ -39,8 +38,8 @@ def test_mistyped(invoke):
     for args, words in ((["demo", "--outptu", "x"], "--output"), (["dmeo"], "dmeo"),
                         (["demo", "--seeds", "0"], "seeds"), (["plan", "--delta", "1"], "sigma"),
                         ):  # fmt: skip
-        result = invoke(*args)
-        assert (result.exit_code, result.stdout) == (2, "")
+        result = invoke(*args, code=2)
+        assert result.stdout == ""
         assert words in result.stderr
         assert "Traceback" not in result.stderr
 
@@ -87,12 +86,10 @@ def test_a_folder_that_cannot_be_written_is_refused(invoke, tmp_path):
     blocked, folder = tmp_path / "file", tmp_path / "out"
     blocked.write_text("")
     for place in (blocked, blocked / "below"):
-        result = invoke("demo", "--output", place)
-        assert result.exit_code == 2
+        result = invoke("demo", "--output", place, code=2)
         assert re.search(r"cannot be written to .*--output", result.stderr, re.S)
     folder.mkdir()
     with locked(folder):
-        result = invoke("demo", "--output", folder)
-        assert result.exit_code == 2, result.output
+        result = invoke("demo", "--output", folder, code=2)
         assert "out'isbeingwritten" in "".join(result.stderr.split())
         assert [path.name for path in folder.iterdir()] == [".lock"]

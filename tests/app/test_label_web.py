@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -170,14 +171,10 @@ def test_the_command_ends_and_keeps_everything(tmp_path, invoke):
             seen += process.stderr.read1()
         found = re.search(rb"http://127\.0\.0\.1:(\d+)/(\S+)/", seen)
         assert found is not None
-        connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=300)
-        connection.request("GET", f"/{found[2].decode()}/state")
-        state = json.loads(connection.getresponse().read())
-        body = {"do": "answer", "row": state["row"], "choice": 1, "comment": "odd"}
-        kind = {"Content-Type": "application/json"}
-        connection.request("POST", f"/{found[2].decode()}/act", json.dumps(body), kind)
-        assert json.loads(connection.getresponse().read())["spent"] == 1
-        connection.close()
+        place, home = SimpleNamespace(server_port=int(found[1])), f"/{found[2].decode()}"
+        row = request(place, "GET", f"{home}/state")[1]["row"]
+        body = {"do": "answer", "row": row, "choice": 1, "comment": "odd"}
+        assert request(place, "POST", f"{home}/act", body)[1]["spent"] == 1
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=300)
     assert process.returncode == 0

@@ -10,17 +10,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from experiments.compare import (
-    LEDGER_FIELDS,
-    ROWS_SEEN,
-    TUNING_SEED,
-    Candidate,
-    Curve,
-    Experiment,
-    compare,
-    run_candidate,
-    run_jobs,
-)
+from experiments import compare as study
 from experiments.runs import read_records
 from proxyprox.inner.exact import minimise_exactly
 
@@ -29,8 +19,8 @@ X = rng.standard_normal((40, 3))
 y = X @ [1.0, -2.0, 0.0] + 0.1 * rng.standard_normal(40)
 TARGET = pp.linear_regression(X, y, l2=0.1, batch_size=8)
 BEST = TARGET.value(minimise_exactly(TARGET, TARGET.zeros()))
-SGD = Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
-TWO_POINTS = Candidate(
+SGD = study.Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 1.0)
+TWO_POINTS = study.Candidate(
     "STORM",
     lambda eta: {
         "method": pp.ProxyProx(math.inf, pp.corrections.Storm(0.1)),
@@ -46,7 +36,7 @@ TWO_POINTS = Candidate(
 def measured(candidate, problem, **changes):
     budget = pp.Budget(target_gradients=20)
     settings = {"optimum": BEST, "budget": budget, "seed": 0, "at": [0, 5, 10, 20], **changes}
-    return run_candidate(candidate, 0.05, problem, **settings)[0]
+    return study.run_candidate(candidate, 0.05, problem, **settings)[0]
 
 
 def test_points_are_what_was_paid_for_by_then():
@@ -56,7 +46,7 @@ def test_points_are_what_was_paid_for_by_then():
         assert [point["target_gradients"] for point in points] == [0, 5, 10, 20]
         assert points[0]["suboptimality"] == TARGET.value(np.zeros(3)) - BEST
         assert points[-1]["suboptimality"] < points[0]["suboptimality"]
-        assert all(set(LEDGER_FIELDS) <= point.keys() for point in points)
+        assert all(set(study.LEDGER_FIELDS) <= point.keys() for point in points)
         assert points[0]["target_samples"] == 0
     # Two gradients a step after the first: 19 spent of 20, and 9 at the mark of 10.
     assert points[-1]["target_samples"] == 10 * 8
@@ -64,17 +54,17 @@ def test_points_are_what_was_paid_for_by_then():
 
 
 def test_the_rows_seen_are_fitted():
-    points = measured(ROWS_SEEN, pp.Problem(TARGET))
+    points = measured(study.ROWS_SEEN, pp.Problem(TARGET))
     assert [point["target_samples"] for point in points] == [0, 40, 80, 160]
     assert points[-1]["suboptimality"] < points[1]["suboptimality"]
     full = TARGET.with_batch_size(None)
-    assert measured(ROWS_SEEN, pp.Problem(full), at=[1])[0]["suboptimality"] == pytest.approx(
+    assert measured(study.ROWS_SEEN, pp.Problem(full), at=[1])[0]["suboptimality"] == pytest.approx(
         0, abs=1e-12
     )
     penalty = pp.L1(0.5)
     best = minimise_exactly(full, full.zeros(), tol=1e-10, penalty=penalty)
     problem = pp.Problem(full, penalty=penalty)
-    (point,) = measured(ROWS_SEEN, problem, at=[1], optimum=problem.value(best))
+    (point,) = measured(study.ROWS_SEEN, problem, at=[1], optimum=problem.value(best))
     assert point["suboptimality"] == pytest.approx(0, abs=1e-10)
     assert best[2] == 0
 
@@ -94,9 +84,9 @@ def fake_run(config, job):
 
 CALLS = []
 CURVES = [
-    Curve("p", "tuned", 8, (1.0, 2.0, 3.0)),
-    Curve("p", "edge", 8, (2.0, 3.0, 9.0), effort=5.0),
-    Curve("p", "fixed", None, (None,)),
+    study.Curve("p", "tuned", 8, (1.0, 2.0, 3.0)),
+    study.Curve("p", "edge", 8, (2.0, 3.0, 9.0), effort=5.0),
+    study.Curve("p", "fixed", None, (None,)),
 ]
 
 
@@ -106,17 +96,17 @@ def _fresh():
 
 
 def experiment(config=None, run_job=fake_run):
-    return Experiment("", config or Settings(), CURVES, run_job, 2, 5, 20, {})
+    return study.Experiment("", config or Settings(), CURVES, run_job, 2, 5, 20, {})
 
 
 def test_tunes_then_runs(tmp_path):
     told = []
-    outcome = compare(experiment(), tmp_path, 1, lambda *share: told.append(share))
+    outcome = study.compare(experiment(), tmp_path, 1, lambda *share: told.append(share))
     assert outcome.etas == {("p", "tuned"): 2.0, ("p", "edge"): 2.0, ("p", "fixed"): None}
     assert outcome.at_edge == [("p", "edge")]
     assert outcome.tuning == {("p", "tuned"): 15, ("p", "edge"): 15}
     grid, final = CALLS[:6], CALLS[6:]
-    assert {job.seed for job in grid} == {TUNING_SEED}
+    assert {job.seed for job in grid} == {study.TUNING_SEED}
     assert {job.budget for job in grid} == {5}
     assert "fixed" not in {job.method for job in grid}
     assert {job.seed for job in final} == {0, 1}  # no step size is tuned on a seed that is shown
@@ -139,26 +129,26 @@ def test_nothing_is_done_twice(tmp_path):
         return fake_run(config, job)
 
     with pytest.raises(StopError):
-        compare(experiment(run_job=interrupted), tmp_path)
+        study.compare(experiment(run_job=interrupted), tmp_path)
     done = list(CALLS)
-    outcome = compare(experiment(), tmp_path)
+    outcome = study.compare(experiment(), tmp_path)
     again = CALLS[len(done) :]
     assert (outcome.reused, outcome.runs) == (4, 12)
     assert len(done) + len(again) == 12
     assert not set(done) & set(again)
-    assert compare(experiment(), tmp_path).reused == 12
+    assert study.compare(experiment(), tmp_path).reused == 12
     assert len(CALLS) == 12
     assert len(outcome.records) == 12
 
 
 def test_jobs_in_processes():
-    found = dict(run_jobs(range(1, 8), floordiv, 60, workers=2))
+    found = dict(study.run_jobs(range(1, 8), floordiv, 60, workers=2))
     assert found == {n: 60 // n for n in range(1, 8)}
     with pytest.raises(ZeroDivisionError) as caught:
-        list(run_jobs([1, 0, 2], floordiv, 60, workers=2))
+        list(study.run_jobs([1, 0, 2], floordiv, 60, workers=2))
     assert "Traceback" in str(caught.value.__cause__)
     # The second job would take for ever: 3 to a power of hundreds of millions.
-    results = run_jobs([2, 10**9], pow, 3, workers=2)
+    results = study.run_jobs([2, 10**9], pow, 3, workers=2)
     assert list(islice(results, 1)) == [(2, 9)]
     results.close()
     assert multiprocessing.active_children() == []

@@ -17,34 +17,27 @@ from experiments.datasets import DatasetCorruptError, load
 TEXT = b"".join(b"%d 1:%d 3:0.5 \n" % (1 + i % 2, i + 1) for i in range(20))
 
 
-class Server:
-    """Answers every request with one body; counts how often it was asked."""
-
-    body, asked = b"", 0
-
-
 @pytest.fixture
 def server(monkeypatch):
+    """Yield a server that answers every request with one body and counts how often it was asked."""
     pytest.importorskip("pooch")
-    state = Server()
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            state.asked += 1
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(state.body)))
-            self.end_headers()
-            self.wfile.write(state.body)
+        body, asked = b"", 0
 
-        def log_message(self, *_):
-            pass
+        def do_GET(self):
+            Handler.asked += 1
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.body)))
+            self.end_headers()
+            self.wfile.write(self.body)
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         address = f"http://127.0.0.1:{httpd.server_address[1]}"
         monkeypatch.setattr(datasets, "BASE_URL", address)
-        yield state
+        yield Handler
         httpd.shutdown()
         thread.join()
 

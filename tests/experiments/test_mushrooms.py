@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from threadpoolctl import threadpool_limits
 from typer.testing import CliRunner
 
 from experiments import mushrooms
@@ -13,12 +12,6 @@ from experiments.shared import application
 def invoke(no_figures):
     app = application(mushrooms.mushrooms)
     return lambda *args: CliRunner().invoke(app, [str(arg) for arg in args])
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with threadpool_limits(1):
-        yield
 
 
 TINY = mushrooms.Config(

@@ -5,18 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.records import (
-    check_records,
-    fill_sentences,
-    fill_tables,
-    old_commands,
-    plan,
-    run_commands,
-    sentences_without_record,
-    tables_without_record,
-    why_not,
-    write_record,
-)
+from experiments import records
 
 ROOT = Path(__file__).parents[2]
 CODE = '"""Prose."""\n\nx = 1\n'
@@ -40,7 +29,7 @@ def repository(tmp_path, monkeypatch):
     (tmp_path / "script_of_records.py").write_text(SCRIPT)
     record = tmp_path / "docs/results/area/kept.json"
     monkeypatch.setattr("sys.argv", [str(tmp_path / "script_of_records.py")])
-    write_record(record, {"a": 1.5, "b": float("inf")}, measures=["src"], root=tmp_path)
+    records.write_record(record, {"a": 1.5, "b": float("inf")}, measures=["src"], root=tmp_path)
     return tmp_path
 
 
@@ -57,16 +46,16 @@ def test_a_record_holds_what_made_it(repository):
 
 def test_only_code_ages_a_record(repository):
     part, kept = repository / "src/part.py", repository / "docs/results/area/kept.json"
-    assert list(check_records(repository)) == []
+    assert list(records.check_records(repository)) == []
     part.write_text('"""Other prose."""\n# A comment.\n\nx = 1\n')
-    assert list(check_records(repository)) == []
+    assert list(records.check_records(repository)) == []
     part.write_text(CODE.replace("1", "2"))
-    assert [line for line in check_records(repository) if "older than src" in line]
+    assert [line for line in records.check_records(repository) if "older than src" in line]
     part.write_text(CODE)
     kept.write_text("{}")
-    assert [line for line in check_records(repository) if "changed" in line]
+    assert [line for line in records.check_records(repository) if "changed" in line]
     kept.rename(kept.with_name("other.json"))
-    assert len(list(check_records(repository))) == 2
+    assert len(list(records.check_records(repository))) == 2
 
 
 def test_tables_are_those_of_their_records(repository):
@@ -74,22 +63,24 @@ def test_tables_are_those_of_their_records(repository):
     typed = "| | n |\n|---|---|\n| a | 3 |\n"
     marker = "<!-- table script_of_records.py:table area/kept.json -->\n"
     page.write_text(f"{typed}\n{marker}{typed}<!-- end -->\n")
-    assert fill_tables(page, write=False, root=repository)
-    assert [number for number, _ in tables_without_record(page)] == [1]
-    fill_tables(page, write=True, root=repository)
-    assert not fill_tables(page, write=False, root=repository)
+    assert records.fill_tables(page, write=False, root=repository)
+    assert [number for number, _ in records.tables_without_record(page)] == [1]
+    records.fill_tables(page, write=True, root=repository)
+    assert not records.fill_tables(page, write=False, root=repository)
     assert page.read_text() == f"{typed}\n{marker}| a | 1.5 |\n| b | None |\n<!-- end -->\n"
     inline = (
         "It took <!-- number script_of_records.py:count area/kept.json -->{}<!-- end --> rounds."
     )
     page.write_text(inline.format(7))
-    assert fill_tables(page, write=True, root=repository)
+    assert records.fill_tables(page, write=True, root=repository)
     assert page.read_text() == inline.format(2)
 
 
 def test_numbers_of_sentences_are_those_of_their_records(repository):
     page, rows = repository / "docs/page.md", [{"who": "a", "n": n} for n in (3, 5, 1500)]
-    write_record(repository / "docs/results/area/n.csv", rows, measures=["src"], root=repository)
+    records.write_record(
+        repository / "docs/results/area/n.csv", rows, measures=["src"], root=repository
+    )
     (repository / "docs/numbers.toml").write_text("""
         [[sentence]]
         page = "docs/page.md"
@@ -104,26 +95,26 @@ def test_numbers_of_sentences_are_those_of_their_records(repository):
         ("Here b needs 5 rounds.", True),
     ):
         page.write_text(text)
-        assert bool(fill_sentences(write=False, root=repository)) == differs
+        assert bool(records.fill_sentences(write=False, root=repository)) == differs
     page.write_text("a needs 7 to 15\nrounds, 0.2 at most ([here](results/a.md)). It has 0.5.")
-    assert len(list(sentences_without_record(page))) == 1
-    assert not list(sentences_without_record(page, [template]))
-    assert fill_sentences(write=True, root=repository)
+    assert len(list(records.sentences_without_record(page))) == 1
+    assert not list(records.sentences_without_record(page, [template]))
+    assert records.fill_sentences(write=True, root=repository)
     assert page.read_text().startswith("a needs 5 to 1,500\nrounds, 9.5e-3 at most ([here]")
 
 
 def test_commands_that_cannot_be_run_are_named(repository):
     (repository / "part.py").touch()
     for command in ("python part.py --x 1", "python -W ignore part.py", "python -m part"):
-        assert why_not(command, repository) == ""
+        assert records.why_not(command, repository) == ""
     for command in (
         "python none.py",
         "python -m none",
         "python part.py; then",
         "python part.py …/a",
     ):
-        assert why_not(command, repository)
-    (line,) = run_commands(
+        assert records.why_not(command, repository)
+    (line,) = records.run_commands(
         ["python none.py"], processes=1, within=9, logs=repository / "logs", root=repository
     )
     assert "not begun" in line
@@ -131,25 +122,29 @@ def test_commands_that_cannot_be_run_are_named(repository):
 
 def test_old_records_are_run_again(repository):
     (repository / "src/part.py").write_text("x = 2\n")
-    assert len(old_commands([], repository)) == len(old_commands(["area"], repository)) == 1
-    assert not old_commands(["other"], repository)
+    assert (
+        len(records.old_commands([], repository))
+        == len(records.old_commands(["area"], repository))
+        == 1
+    )
+    assert not records.old_commands(["other"], repository)
     options = {"processes": 1, "logs": repository / "logs", "root": repository}
     failing = ["python -c 'import sys; sys.exit(3)'"]
-    assert "exit 3" in list(run_commands(failing, within=600.0, **options))[-1]
+    assert "exit 3" in list(records.run_commands(failing, within=600.0, **options))[-1]
     endless = ["python -c 'while True: pass'", "python -c 'pass'"]
     for limits, ends in (
         ({"within": 1.0}, ["begun", "not begun", "out of time"]),
         ({"within": 600.0, "each": 1.0}, ["begun", "begun", "exit 0", "out of time"]),
     ):
-        lines = sorted(run_commands(endless, **limits, **options))
+        lines = sorted(records.run_commands(endless, **limits, **options))
         assert [line.split(":")[0].split(" after")[0] for line in lines] == ends
     (repository / "script_of_records.py").unlink()
-    assert "area/kept.json" in plan([], repository)
+    assert "area/kept.json" in records.plan([], repository)
 
 
 def test_measured_files_must_exist(tmp_path):
     with pytest.raises(ValueError, match="measures"):
-        write_record(tmp_path / "a.json", {}, measures=["src/none.py"], root=tmp_path)
+        records.write_record(tmp_path / "a.json", {}, measures=["src/none.py"], root=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
@@ -157,9 +152,9 @@ def test_the_tables_of_the_pages_are_those_of_their_records():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     assert sum("<!-- table " in page.read_text("utf-8") for page in pages) >= 3
     pages += (ROOT / "docs/results").glob("**/*.md")
-    assert [line for page in pages for line in fill_tables(page, write=False)] == []
-    assert fill_sentences(write=False) == []
+    assert [line for page in pages for line in records.fill_tables(page, write=False)] == []
+    assert records.fill_sentences(write=False) == []
 
 
 def test_every_record_says_what_made_it():
-    assert [line for line in check_records(ROOT) if "older than" not in line] == []
+    assert [line for line in records.check_records(ROOT) if "older than" not in line] == []

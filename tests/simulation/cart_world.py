@@ -2,18 +2,7 @@
 
 import numpy as np
 
-from proxyprox.simulation import (
-    FunctionSystem,
-    Limits,
-    LinearPolicy,
-    Parameter,
-    RolloutObjective,
-    RolloutRequest,
-    SimulatedRobot,
-    SimulatorProxy,
-    Task,
-    TrajectoryAdjoint,
-)
+from proxyprox import simulation as sim
 
 
 def cart(force=1.0, drag=0.1):
@@ -23,8 +12,8 @@ def cart(force=1.0, drag=0.1):
         speed = x[:, 1:] + 0.1 * (force * u - drag * x[:, 1:] - 0.3 * np.sin(x[:, :1]))
         return np.hstack([x[:, :1] + 0.1 * speed, speed])
 
-    known = {"force": Parameter(force, -5.0, 5.0), "drag": Parameter(drag, 0.0, 2.0)}
-    return FunctionSystem(move, 2, 1, dt=0.1, parameters=known)
+    known = {"force": sim.Parameter(force, -5.0, 5.0), "drag": sim.Parameter(drag, 0.0, 2.0)}
+    return sim.FunctionSystem(move, 2, 1, dt=0.1, parameters=known)
 
 
 def cost(x, u, t):
@@ -49,7 +38,7 @@ class Pair:
     biased, rollouts = False, 2
 
     def requests(self, task, w, seeds):
-        return [RolloutRequest(task, w + 0.1 * side, int(seeds[0])) for side in (1, -1)]
+        return [sim.RolloutRequest(task, w + 0.1 * side, int(seeds[0])) for side in (1, -1)]
 
     def gradient(self, task, w, requests, answers):
         one, other = map(task.total, answers)
@@ -75,14 +64,14 @@ class World:
     """A task, its simulator and its robot."""
 
     def __init__(self, horizon=20, limits=None, noise=0.02, **physics):
-        self.task = Task(
-            LinearPolicy(features, 3, 1), horizon, cost, final, limits=limits or Limits()
+        self.task = sim.Task(
+            sim.LinearPolicy(features, 3, 1), horizon, cost, final, limits=limits or sim.Limits()
         )
-        self.proxy = SimulatorProxy(self.task, cart(), resets, count=4)
+        self.proxy = sim.SimulatorProxy(self.task, cart(), resets, count=4)
         self.robot = Counted(
-            SimulatedRobot(cart(**{"force": 0.7, "drag": 0.4, **physics}), resets, noise=noise)
+            sim.SimulatedRobot(cart(**{"force": 0.7, "drag": 0.4, **physics}), resets, noise=noise)
         )
 
     def target(self, estimator=None, **options):
-        estimator = estimator or TrajectoryAdjoint(self.proxy, rollouts=2)
-        return RolloutObjective(self.task, self.robot, estimator, **options)
+        estimator = estimator or sim.TrajectoryAdjoint(self.proxy, rollouts=2)
+        return sim.RolloutObjective(self.task, self.robot, estimator, **options)

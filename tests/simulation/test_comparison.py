@@ -5,14 +5,7 @@ import pytest
 import scipy.stats
 
 import proxyprox as pp
-from proxyprox.simulation import (
-    Limits,
-    RobotError,
-    RolloutObjective,
-    Trajectory,
-    TrajectoryAdjoint,
-    tune,
-)
+from proxyprox import simulation as sim
 from proxyprox.simulation.comparison import Evidence, Observed
 from proxyprox.simulation.tuning import observed as seen_of
 from tests.simulation.cart_world import World
@@ -78,7 +71,7 @@ def test_a_policy_is_trusted_by_rollouts_that_it_was_not_chosen_by():
 
 
 def test_a_worst_cost_that_is_exceeded_is_named():
-    world = World(limits=Limits(worst=0.5))
+    world = World(limits=sim.Limits(worst=0.5))
     with pytest.warns(UserWarning, match="worst"):
         world.target().gradient(np.zeros(3), np.array([1, 2]))
 
@@ -90,7 +83,7 @@ def test_a_run_that_broke_anywhere_ends_as_one_that_did_not(tmp_path):
         target = world.target(journal=tmp_path / name)
         start = world.proxy.minimum() + 0.8
         given = {"rollouts": 10, "checkpoint": tmp_path / f"{name}.run"}
-        return world, target, lambda: tune(target, world.proxy, start, **given)
+        return world, target, lambda: sim.tune(target, world.proxy, start, **given)
 
     world, _, call = run("whole")
     whole, count = call(), world.robot.count
@@ -98,7 +91,7 @@ def test_a_run_that_broke_anywhere_ends_as_one_that_did_not(tmp_path):
         world, target, call = run(f"broken {k}", [k])
         with pytest.raises(pp.OracleError, match="the arm is off") as failed:
             call()
-        assert isinstance(failed.value.__cause__, RobotError)
+        assert isinstance(failed.value.__cause__, sim.RobotError)
         assert (target.ledger.rollouts, target.ledger.unanswered) == (k, 1)
         # Called again it goes on: one rollout was lost, no other is repeated.
         np.testing.assert_array_equal(call().w, whole.w)
@@ -115,7 +108,7 @@ class Lottery:
         one = self.robot(request)
         price = np.exp(1.5 * self.rng.standard_normal())
         price *= 1.0 if np.array_equal(request.w, self.start) else 2.0
-        return Trajectory(one.actions, one.states, costs=np.full(len(one.actions), price))
+        return sim.Trajectory(one.actions, one.states, costs=np.full(len(one.actions), price))
 
 
 @pytest.mark.slow
@@ -125,8 +118,8 @@ def test_luck_is_not_taken_for_a_gain():
         world = World()
         start = world.proxy.minimum()
         robot = Lottery(world.robot, seed, start)
-        target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy))
-        tuned = tune(target, world.proxy, start, rollouts=14, rng=seed)
+        target = sim.RolloutObjective(world.task, robot, sim.TrajectoryAdjoint(world.proxy))
+        tuned = sim.tune(target, world.proxy, start, rollouts=14, rng=seed)
         kept.append(np.array_equal(tuned.w, start))
         seen = seen_of(target, world.proxy, [start], since=0)
         lowest.append(np.array_equal(min(seen, key=lambda one: one.mean).w, start))
@@ -138,7 +131,7 @@ def test_luck_is_not_taken_for_a_gain():
 def test_rollouts_that_were_kept_back_are_used_where_the_gain_is_clear():
     world = World()
     target = world.target()
-    tuned = tune(target, world.proxy, world.proxy.minimum() + 1.0, rollouts=16)
+    tuned = sim.tune(target, world.proxy, world.proxy.minimum() + 1.0, rollouts=16)
     assert (tuned.result.ledger.target_samples, world.robot.count) == (14, 16)
     assert tuned.observed in str(tuned)
 
@@ -150,9 +143,9 @@ def test_an_answer_that_is_not_clear_is_run_beside_the_start_on_the_same_seeds()
         asked.append((request.w.tobytes(), request.seed))
         return world.robot(request)
 
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy))
+    target = sim.RolloutObjective(world.task, robot, sim.TrajectoryAdjoint(world.proxy))
     start = world.proxy.minimum()
-    tuned = tune(target, world.proxy, start, rollouts=16, rng=2)
+    tuned = sim.tune(target, world.proxy, start, rollouts=16, rng=2)
     checks = asked[int(tuned.result.ledger.target_samples) :]
     own = {number for w, number in checks if w == start.tobytes()}
     assert own & {number for w, number in checks if w != start.tobytes()}

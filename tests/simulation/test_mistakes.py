@@ -5,21 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import proxyprox as pp
-from proxyprox.simulation import (
-    FunctionSystem,
-    LinearPolicy,
-    Parameter,
-    Policy,
-    RolloutBudget,
-    RolloutError,
-    RolloutObjective,
-    SimulatedRobot,
-    SimulatorProxy,
-    Task,
-    TrajectoryAdjoint,
-    tune,
-)
+from proxyprox import simulation as sim
 from tests.simulation.cart_world import Counted, Pair, World, cart, cost, resets
 
 W = np.array([-0.6, -0.5, 0.1])
@@ -30,37 +16,18 @@ def test_costs_of_a_journal_are_those_of_the_task_as_it_is_now(world, tmp_path):
     first = world.target(journal=tmp_path / "j")
     value = first.value_and_gradient(W, BATCH)[0]
     dearer = replace(world.task, cost=lambda x, u, t: 2 * cost(x, u, t), final=None)
-    proxy = SimulatorProxy(dearer, cart(), resets, count=4)
-    again = RolloutObjective(
-        dearer, world.robot, TrajectoryAdjoint(proxy), journal=tmp_path / "j"
+    proxy = sim.SimulatorProxy(dearer, cart(), resets, count=4)
+    again = sim.RolloutObjective(
+        dearer, world.robot, sim.TrajectoryAdjoint(proxy), journal=tmp_path / "j"
     )  # fmt: skip
     paths = first.trajectories()
     expected = np.mean([2 * one.costs.sum() for one in paths])
     assert again.value_and_gradient(W, BATCH)[0] == pytest.approx(expected)
     assert world.robot.count == 2
     # The start and the step size are of the new cost, too.
-    tune(again, proxy, rollouts=2)
+    sim.tune(again, proxy, rollouts=2)
     np.testing.assert_allclose(again.journal.answered()[-1][0], proxy.minimum())
     assert first.value_and_gradient(W, BATCH)[0] == value
-
-
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_states_of_another_width_are_refused_before_they_are_stored(world, tmp_path, by_hand):
-    def wide(request):
-        one = world.robot(request)
-        return replace(one, states=np.hstack([one.states, one.states[:, :1]]))
-
-    robot = None if by_hand else wide
-    bad = RolloutObjective(
-        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j"
-    )
-    request = bad.requests(W, BATCH)[0]
-    answer = wide(request)
-    with pytest.raises(RolloutError, match="states"):
-        bad.record(request, answer) if by_hand else bad.gradient(W, BATCH)
-    assert bad.ledger.unanswered == bad.ledger.rollouts == 1
-    repaired = world.target(journal=tmp_path / "j")
-    assert np.isfinite(repaired.gradient(W, BATCH)).all()
 
 
 def test_a_fitted_simulator_is_retrained_from_zero_as_well():
@@ -69,18 +36,18 @@ def test_a_fitted_simulator_is_retrained_from_zero_as_well():
         return np.minimum((u[:, 0] - 3) ** 2 + 1.0, 4 * (u[:, 0] - 0.1) ** 2) + 0 * t
 
     def plant(gain):
-        known = {"gain": Parameter(gain, 0.1, 3.0)}
-        return FunctionSystem(lambda x, u, gain: x + gain * u, 1, 1, parameters=known)
+        known = {"gain": sim.Parameter(gain, 0.1, 3.0)}
+        return sim.FunctionSystem(lambda x, u, gain: x + gain * u, 1, 1, parameters=known)
 
     first = np.ones((1, 1))
-    task = Task(LinearPolicy(lambda x, t: np.ones((len(x), 1)), 1, 1), 3, price)
-    proxy = SimulatorProxy(task, plant(1.0), first)
-    robot = SimulatedRobot(plant(0.8), first)
-    target = RolloutObjective(task, robot, TrajectoryAdjoint(proxy, rollouts=1))
-    tuned = tune(target, proxy, np.array([2.9]), rollouts=4, identify=True)
+    task = sim.Task(sim.LinearPolicy(lambda x, t: np.ones((len(x), 1)), 1, 1), 3, price)
+    proxy = sim.SimulatorProxy(task, plant(1.0), first)
+    robot = sim.SimulatedRobot(plant(0.8), first)
+    target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(proxy, rollouts=1))
+    tuned = sim.tune(target, proxy, np.array([2.9]), rollouts=4, identify=True)
     assert tuned.w == pytest.approx(0.1, abs=0.01)
     # A start near the good one stays with it.
-    tuned = tune(target, proxy, np.array([0.2]), rollouts=4, identify=True)
+    tuned = sim.tune(target, proxy, np.array([0.2]), rollouts=4, identify=True)
     assert tuned.w == pytest.approx(0.1, abs=0.01)
 
 
@@ -93,39 +60,28 @@ class Blind(Counted):
 def test_mistakes_are_found_before_a_rollout(world, tmp_path):
     for wrong in (["mass"], "force", []):
         with pytest.raises((TypeError, ValueError), match="identify"):
-            tune(world.target(), world.proxy, rollouts=4, identify=wrong)
-    plain = FunctionSystem(lambda x, u: x + u, 2, 1)
-    proxy = SimulatorProxy(
-        Task(Policy(lambda w, x, t: x[:, :1] * w[:, :1], 1, 1), 5, cost), plain, resets
+            sim.tune(world.target(), world.proxy, rollouts=4, identify=wrong)
+    plain = sim.FunctionSystem(lambda x, u: x + u, 2, 1)
+    proxy = sim.SimulatorProxy(
+        sim.Task(sim.Policy(lambda w, x, t: x[:, :1] * w[:, :1], 1, 1), 5, cost), plain, resets
     )
-    target = RolloutObjective(proxy.task, world.robot, TrajectoryAdjoint(proxy))
+    target = sim.RolloutObjective(proxy.task, world.robot, sim.TrajectoryAdjoint(proxy))
     with pytest.raises(ValueError, match="no parameters"):
-        tune(target, proxy, rollouts=4, identify=True)
+        sim.tune(target, proxy, rollouts=4, identify=True)
     blind = Blind(world.robot.robot)
-    with pytest.raises(RolloutError, match="without states"):
-        RolloutObjective(world.task, blind, TrajectoryAdjoint(world.proxy))
+    with pytest.raises(sim.RolloutError, match="without states"):
+        sim.RolloutObjective(world.task, blind, sim.TrajectoryAdjoint(world.proxy))
     with pytest.raises(ValueError, match="identify"):
-        tune(RolloutObjective(world.task, blind, Pair()), world.proxy, rollouts=4,
+        sim.tune(sim.RolloutObjective(world.task, blind, Pair()), world.proxy, rollouts=4,
              identify=True)  # fmt: skip
-    tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=2, identify=True,
+    sim.tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=2, identify=True,
          checkpoint=tmp_path / "run")  # fmt: skip
     paid = world.robot.count
     (tmp_path / "j").unlink()
-    with pytest.raises(RolloutError, match="journal"):
-        tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=4, identify=True,
+    with pytest.raises(sim.RolloutError, match="journal"):
+        sim.tune(world.target(journal=tmp_path / "j"), world.proxy, rollouts=4, identify=True,
              checkpoint=tmp_path / "run")  # fmt: skip
     assert (paid, world.robot.count, blind.count) == (2, 2, 0)
-
-
-def test_failed_rollouts_come_on_top_and_budgets_count_them(world, tmp_path):
-    robot = Counted(world.robot.robot, fail_at=[1])
-    target = RolloutObjective(world.task, robot, TrajectoryAdjoint(world.proxy),
-                              budget=RolloutBudget(rollouts=4))  # fmt: skip
-    with pytest.raises(pp.OracleError):
-        tune(target, world.proxy, rollouts=4)
-    tuned = tune(target, world.proxy, rollouts=4)
-    assert tuned.result.status is pp.Status.BUDGET_SPENT
-    assert (robot.count, tuned.ledger.unanswered) == (4, 1)
 
 
 def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():
@@ -135,7 +91,7 @@ def test_a_fit_says_where_a_bound_holds_it_and_what_it_leaves():
     assert 0 < found.unexplained < found.unexplained_before
     assert "bound" not in str(found)
     assert "20.0% of the state's changes" in str(replace(found, unexplained=0.2))
-    narrow.parameters["drag"] = Parameter(0.1, 0.0, 0.2)  # the robot's is 0.4
+    narrow.parameters["drag"] = sim.Parameter(0.1, 0.0, 0.2)  # the robot's is 0.4
     found = world.proxy.with_system(narrow).fit(paths)
     assert found.at_bound == ("drag",)
     assert found.intervals["drag"][1] <= 0.2

@@ -7,32 +7,17 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.simulation import (
-    GuardedProxyProx,
-    Limits,
-    LinearPolicy,
-    MuJoCoSystem,
-    Policy,
-    RobotError,
-    RolloutBudget,
-    RolloutBudgetError,
-    RolloutError,
-    RolloutObjective,
-    SimulatorProxy,
-    Task,
-    TrajectoryAdjoint,
-    gymnasium_resets,
-    tune,
-)
+from proxyprox import simulation as sim
 from tests.simulation.cart_world import Pair, World, cart, cost, resets
 
 W = np.array([-0.6, -0.5, 0.1])
-FLAT = Policy(lambda w, x, t: (w[:, :2] * x).sum(axis=1), 3, 1)
+FLAT = sim.Policy(lambda w, x, t: (w[:, :2] * x).sum(axis=1), 3, 1)
+FLAT_PROXY = sim.SimulatorProxy(sim.Task(FLAT, 5, cost), cart(), resets)
 
 
 def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
-    target = world.target(budget=RolloutBudget(rollouts=8))
-    tuned = tune(target, world.proxy, world.proxy.minimum() + 2.0, rollouts=8)
+    target = world.target(budget=sim.RolloutBudget(rollouts=8))
+    tuned = sim.tune(target, world.proxy, world.proxy.minimum() + 2.0, rollouts=8)
     paid = world.robot.count
     assert paid == tuned.ledger.rollouts <= 8
     assert tuned.result.ledger.target_samples == tuned.result.ledger.target_calls <= paid - 2
@@ -47,15 +32,15 @@ def test_rollouts_are_counted_as_an_independent_counter_counts_them(world):
 
 
 def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
-    target = RolloutObjective(world.task, None, TrajectoryAdjoint(world.proxy, rollouts=3))
-    run = pp.Run(pp.Problem(target, world.proxy), W, method=GuardedProxyProx(1.0), rng=0)
+    target = sim.RolloutObjective(world.task, None, sim.TrajectoryAdjoint(world.proxy, rollouts=3))
+    run = pp.Run(pp.Problem(target, world.proxy), W, method=sim.GuardedProxyProx(1.0), rng=0)
     query = run.ask()
     asked = target.outstanding(query.points[0], query.batch)
     assert len(asked) == 3
-    with pytest.raises(RobotError, match="robot=None"):
+    with pytest.raises(sim.RobotError, match="robot=None"):
         target.gradient(query.points[0], query.batch)
     target.record(asked[0], world.robot(asked[0]))
-    with pytest.raises(RolloutError, match="answered already"):
+    with pytest.raises(sim.RolloutError, match="answered already"):
         target.record(asked[0], world.robot(asked[0]))
     # It said nothing to the second: it is asked again, by the same name.
     left = target.outstanding(query.points[0], query.batch)
@@ -68,7 +53,7 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
     assert step.value == pytest.approx(np.mean([world.task.total(one) for one in answers]))
     assert target.ledger.rollouts == 3
     run.ask()
-    with pytest.raises(RolloutError, match="observations"):
+    with pytest.raises(sim.RolloutError, match="observations"):
         run.tell(observations=answers[:2])
     assert run.steps == 1
 
@@ -80,6 +65,7 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
         ("actions", [lambda one: replace(one, actions=np.hstack([one.actions] * 2))]),
         ("states", [
             lambda one: replace(one, states=one.states[1:]),
+            lambda one: replace(one, states=np.hstack([one.states, one.states[:, :1]])),
             lambda one: replace(one, states=None, observations=None),
         ]),
         ("costs", [
@@ -94,16 +80,18 @@ def test_by_hand_a_robot_may_be_silent_but_not_answer_twice(world):
 )  # fmt: skip
 def test_answers_that_cannot_be_used_are_named(world, word, changes):
     for change in changes:
-        target = RolloutObjective(
-            world.task, lambda one, f=change: f(world.robot(one)), TrajectoryAdjoint(world.proxy)
+        target = sim.RolloutObjective(
+            world.task,
+            lambda one, f=change: f(world.robot(one)),
+            sim.TrajectoryAdjoint(world.proxy),
         )
-        with pytest.raises(RolloutError, match=word):
+        with pytest.raises(sim.RolloutError, match=word):
             target.gradient(W, np.array([1, 2]))
         assert target.ledger.rollouts == target.ledger.unanswered == 1
 
 
 def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
-    world = World(limits=Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
+    world = World(limits=sim.Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
     target = world.target()
     push = np.array([3.0, 0.0, 0.0])  # away from the origin
     batch = np.array([1, 2])
@@ -117,23 +105,27 @@ def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
     assert np.isfinite(gradient).all()
     assert target.ledger.aborted == 2
     with pytest.raises(ValueError, match="worst"):
-        Limits(state=(-1, 1))
+        sim.Limits(state=(-1, 1))
 
 
 def test_budgets_are_checked_before_a_rollout_starts(world):
-    for budget, most in ((RolloutBudget(rollouts=3), 3), (RolloutBudget(steps=50), 2)):
+    for budget in (sim.RolloutBudget(rollouts=3), sim.RolloutBudget(steps=50)):
         fresh = World()
-        tuned = tune(fresh.target(budget=budget), fresh.proxy, rollouts=8)
+        fresh.robot.fail_at = {1}  # it counts as a rollout, without steps
+        target = fresh.target(budget=budget)
+        with pytest.raises(pp.OracleError):
+            sim.tune(target, fresh.proxy, rollouts=8)
+        tuned = sim.tune(target, fresh.proxy, rollouts=8)
         assert tuned.result.status is pp.Status.BUDGET_SPENT
-        assert fresh.robot.count == most
-    target = world.target(budget=RolloutBudget(rollouts=2))
+        assert (fresh.robot.count, tuned.ledger.unanswered) == (3, 1)
+    target = world.target(budget=sim.RolloutBudget(rollouts=2))
     target.gradient(W, np.array([1, 2]))
-    with pytest.raises(RolloutBudgetError, match="rollouts"):
+    with pytest.raises(sim.RolloutBudgetError, match="rollouts"):
         target.gradient(W, np.array([3, 4]))
     with pytest.raises(ValueError, match="rollouts"):
-        RolloutBudget(rollouts=0)
+        sim.RolloutBudget(rollouts=0)
     # Rollouts of perturbed policies say nothing of a policy itself.
-    blind = tune(world.target(Pair()), world.proxy, rollouts=4)
+    blind = sim.tune(world.target(Pair()), world.proxy, rollouts=4)
     assert (blind.ledger.rollouts, blind.observed) == (4, "")
 
 
@@ -141,7 +133,7 @@ def test_the_guard_ends_no_worse_than_the_start_where_plain_steps_diverge():
     world = World(force=-0.6, noise=0.0)  # the robot's motor turns the other way
     start, target = np.array([-0.3, -0.3, 0.0]), world.target()
     before = target.evaluate(start, 5).mean
-    tuned = tune(target, world.proxy, start, rollouts=10, eta=5.0)
+    tuned = sim.tune(target, world.proxy, start, rollouts=10, eta=5.0)
     assert target.evaluate(tuned.w, 5).mean <= 1.1 * before
     assert "turned back" in tuned.result.message
     problem = pp.Problem(world.target(), world.proxy)
@@ -151,15 +143,15 @@ def test_the_guard_ends_no_worse_than_the_start_where_plain_steps_diverge():
 
 def test_no_step_is_longer_than_the_change_that_is_allowed(world):
     seen = [world.proxy.minimum() + 1.0]
-    tune(world.target(), world.proxy, seen[0], rollouts=8, change=0.2,
-         callback=lambda step: seen.append(step.w))  # fmt: skip
+    follow = {"callback": lambda step: seen.append(step.w)}
+    sim.tune(world.target(), world.proxy, seen[0], rollouts=8, change=0.2, **follow)
     # From the accepted point, which is the one before where nothing was turned back.
     assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
 
 
 def test_a_journal_of_another_task_is_refused(world, tmp_path):
     world.target(journal=tmp_path / "j").gradient(W, np.array([1, 2]))
-    with pytest.raises(RolloutError, match="another task"):
+    with pytest.raises(sim.RolloutError, match="another task"):
         World(horizon=5).target(journal=tmp_path / "j")
 
 
@@ -170,12 +162,12 @@ def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
     def price(x, u, t):
         return x[:, 0] ** 2 + 3 * x[:, 1] ** 2 + 0.1 * (x[:, 2:] ** 2).sum(axis=1)
 
-    limits = Limits(action=(-3, 3), worst=2.0)
-    task = Task(LinearPolicy(lambda x, t: x, 4, 1), 40, price, limits=limits)
+    limits = sim.Limits(action=(-3, 3), worst=2.0)
+    task = sim.Task(sim.LinearPolicy(lambda x, t: x, 4, 1), 40, price, limits=limits)
     with gymnasium.make("InvertedPendulum-v5") as env:
-        system = MuJoCoSystem(env.unwrapped.model, frame_skip=env.unwrapped.frame_skip)
-        proxy = SimulatorProxy(task, system, gymnasium_resets(env, 4))
-        target = RolloutObjective(task, env, TrajectoryAdjoint(proxy, rollouts=1))
+        system = sim.MuJoCoSystem(env.unwrapped.model, frame_skip=env.unwrapped.frame_skip)
+        proxy = sim.SimulatorProxy(task, system, sim.gymnasium_resets(env, 4))
+        target = sim.RolloutObjective(task, env, sim.TrajectoryAdjoint(proxy, rollouts=1))
         w = np.array([0.5, 10.0, 0.8, 2.0])
         one = target.collect(w, np.array([3]))[0]
         assert one.states.shape == (41, 4)
@@ -188,22 +180,22 @@ def test_a_gymnasium_pendulum_is_a_robot_with_a_simulator():
 @pytest.mark.parametrize(
     ("make", "word"),
     [
-        (lambda world: Task(len, 5, cost), "policy"),
-        (lambda world: Limits(action=(1, 0)), "action"),
-        (lambda world: SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
+        (lambda world: sim.Task(len, 5, cost), "policy"),
+        (lambda world: sim.Limits(action=(1, 0)), "action"),
+        (lambda world: sim.SimulatorProxy(world.task, cart(), np.ones((2, 3))), "resets"),
         (lambda world: world.proxy.fit([], ["mass"]), "names"),
-        (lambda world: RolloutObjective(world.task, 3, Pair()), "robot"),
-        (lambda world: TrajectoryAdjoint(world.task), "simulator"),
-        (lambda world: tune(world.target(), world.proxy, rollouts=1), "rollouts"),
+        (lambda world: sim.RolloutObjective(world.task, 3, Pair()), "robot"),
+        (lambda world: sim.TrajectoryAdjoint(world.task), "simulator"),
+        (lambda world: sim.tune(world.target(), world.proxy, rollouts=1), "rollouts"),
         (lambda world: world.target().gradient(W * np.nan, np.array([1, 2])), "w"),
-        (lambda world: MuJoCoSystem(3), "model"),
-        (lambda world: SimulatorProxy(Task(FLAT, 5, cost), cart(), resets).value(W), "policy"),
+        (lambda world: sim.MuJoCoSystem(3), "model"),
+        (lambda world: FLAT_PROXY.value(W), "policy"),
     ],
 )  # fmt: skip
 def test_arguments_that_cannot_work_are_named(world, make, word):
     if word == "model":
         pytest.importorskip("mujoco")
-    with pytest.raises((TypeError, ValueError, RolloutError), match=word):
+    with pytest.raises((TypeError, ValueError, sim.RolloutError), match=word):
         make(world)
     assert world.robot.count == 0
 
@@ -212,12 +204,12 @@ def test_arguments_that_cannot_work_are_named(world, make, word):
 
 
 def test_answers_are_held_to_the_limits():
-    world = World(limits=Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
+    world = World(limits=sim.Limits(action=(-2, 2), state=(-1.3, 1.3), worst=50.0))
     target, batch = world.target(), np.array([1, 2])
     request, other = target.requests(W, batch)
     answer = world.robot(request)
     strong = replace(answer, actions=answer.actions + 9.0)
-    with pytest.raises(RolloutError, match="actions"):
+    with pytest.raises(sim.RolloutError, match="actions"):
         target.record(request, strong)
     # The robot went on where it should have stopped: what follows is charged at its worst.
     states = answer.states.copy()
@@ -226,7 +218,7 @@ def test_answers_are_held_to_the_limits():
     found = target.trajectories()[0]
     assert (len(found.actions), bool(found.aborted)) == (5, True)
     # A glitch whose cost is infinite ends the rollout too, and the journal can still be read.
-    wide = World(limits=Limits(worst=50.0)).target()
+    wide = World(limits=sim.Limits(worst=50.0)).target()
     glitch = answer.states.copy()
     glitch[7] = 1e200
     wide.record(other, replace(answer, states=glitch, observations=None, costs=None))
@@ -243,7 +235,7 @@ def test_trials_after_a_bad_one_stay_near_and_take_turns_with_the_gradient():
     target = raised(curvature, 20.0)
     wrong = pp.Quadratic(np.diag([1.0, 0.1]))
     problem = pp.Problem(target, wrong)
-    found = pp.minimize(problem, np.zeros(2), method=GuardedProxyProx(10.0), steps=20)
+    found = pp.minimize(problem, np.zeros(2), method=sim.GuardedProxyProx(10.0), steps=20)
     assert problem.value(found.w) < problem.value(np.zeros(2)) - 10
     values = found.trace["value"]
     assert (values[2:] <= 3 * values[0]).all()
@@ -254,7 +246,7 @@ def test_a_simulator_that_is_blind_for_the_policy_gives_way_to_the_gradient():
     # Its own minimum is far too steep to leave.
     stiff = pp.Quadratic(1e9 * np.eye(2))
     problem = pp.Problem(raised(np.ones(2), 1.0), stiff)
-    found = pp.minimize(problem, np.zeros(2), method=GuardedProxyProx(1.0), steps=12)
+    found = pp.minimize(problem, np.zeros(2), method=sim.GuardedProxyProx(1.0), steps=12)
     np.testing.assert_allclose(found.w, 1.0, atol=0.1)
 
 
@@ -267,7 +259,7 @@ def test_a_plateau_is_crossed_in_the_direction_of_the_last_move():
         return -np.array([1.0 if w[0] < 1 or 2 < w[0] < 8 else 0.0])
 
     problem = pp.Problem((value, slope), pp.Quadratic(1e9 * np.eye(1)))
-    found = pp.minimize(problem, np.zeros(1), method=GuardedProxyProx(4.0), steps=12)
+    found = pp.minimize(problem, np.zeros(1), method=sim.GuardedProxyProx(4.0), steps=12)
     assert value(found.w) < 10
 
 

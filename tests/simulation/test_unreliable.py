@@ -9,19 +9,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from proxyprox.simulation import (
-    Limits,
-    LinearPolicy,
-    RobotError,
-    RolloutBudget,
-    RolloutBudgetError,
-    RolloutError,
-    RolloutObjective,
-    Task,
-    Trajectory,
-    TrajectoryAdjoint,
-    tune,
-)
+from proxyprox import simulation as sim
 from tests.simulation.cart_world import Pair, World
 
 W = np.array([-0.6, -0.5, 0.1])
@@ -43,8 +31,8 @@ class Fleet:
         return self.pack(self.change(k, one) for k, one in enumerate(made))
 
     def target(self, **options):
-        estimator = TrajectoryAdjoint(self.world.proxy, rollouts=4)
-        return RolloutObjective(self.world.task, self, estimator, **options)
+        estimator = sim.TrajectoryAdjoint(self.world.proxy, rollouts=4)
+        return sim.RolloutObjective(self.world.task, self, estimator, **options)
 
 
 def require_equal(a, b):
@@ -60,7 +48,7 @@ def spoil(*which):
 def test_good_answers_of_a_batch_are_stored_before_a_bad_one_is_refused(world, tmp_path, pack):
     fleet = Fleet(world, spoil(0, 2), pack)
     target = fleet.target(journal=tmp_path / "j")
-    with pytest.raises(RolloutError, match=r"states.*2 of 4"):
+    with pytest.raises(sim.RolloutError, match=r"states.*2 of 4"):
         target.gradient(W, BATCH)
     assert (target.ledger.rollouts, target.ledger.unanswered, fleet.count) == (4, 2, 4)
     left = target.outstanding(W, BATCH)
@@ -79,21 +67,21 @@ def test_what_a_batch_yielded_before_it_broke_is_kept(world, timeout):
             yield one
 
     target = Fleet(world, pack=breaking).target(timeout=timeout)
-    with pytest.raises(RobotError, match="third arm"):
+    with pytest.raises(sim.RobotError, match="third arm"):
         target.gradient(W, BATCH)
     assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 2)
     short = Fleet(world, pack=lambda made: (one for k, one in enumerate(made) if k < 3))
     target = short.target(timeout=timeout)
-    with pytest.raises(RolloutError, match="1 of 4"):
+    with pytest.raises(sim.RolloutError, match="1 of 4"):
         target.gradient(W, BATCH)
     assert target.ledger.unanswered == 1
 
 
 def test_a_batch_is_counted_only_as_far_as_the_budget_allows(world):
     fleet = Fleet(world)
-    target = fleet.target(budget=RolloutBudget(rollouts=6), timeout=30.0)
+    target = fleet.target(budget=sim.RolloutBudget(rollouts=6), timeout=30.0)
     require_equal(target, Fleet(world).target())
-    with pytest.raises(RolloutBudgetError, match="rollouts"):
+    with pytest.raises(sim.RolloutBudgetError, match="rollouts"):
         target.gradient(W, BATCH + 4)
     assert fleet.count == target.ledger.rollouts == 6
     assert target.ledger.unanswered == 0
@@ -123,28 +111,28 @@ class Hanging:
 def test_a_robot_that_hangs_is_named_and_asked_again(tmp_path):
     world = World()
     robot = Hanging(world.robot.robot, at=[4])
-    target = RolloutObjective(
-        world.task, robot, TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=0.5
+    target = sim.RolloutObjective(
+        world.task, robot, sim.TrajectoryAdjoint(world.proxy), journal=tmp_path / "j", timeout=0.5
     )
     given = {"rollouts": 6, "checkpoint": tmp_path / "run"}
     with pytest.raises(pp.OracleError, match=r"did not answer.*0\.5 s") as failed:
-        tune(target, world.proxy, **given)
-    assert isinstance(failed.value.__cause__, RobotError)
+        sim.tune(target, world.proxy, **given)
+    assert isinstance(failed.value.__cause__, sim.RobotError)
     assert (target.ledger.rollouts, target.ledger.unanswered) == (4, 1)
     robot.go.set()
     while not robot.late:
         time.sleep(0.01)
     # The late answer went nowhere, and its request acts no longer.
     (late,) = robot.late
-    with pytest.raises(RobotError, match="withdrawn"):
+    with pytest.raises(sim.RobotError, match="withdrawn"):
         late.act(np.zeros(2), 0)
     patient = target.with_estimator(target.estimator)
     assert patient.timeout == 0.5
     patient.timeout = 30.0
-    again = tune(patient, world.proxy, **given)
+    again = sim.tune(patient, world.proxy, **given)
     assert (again.ledger.rollouts, again.ledger.unanswered, robot.count) == (7, 1, 7)
     whole = World()
-    np.testing.assert_array_equal(again.w, tune(whole.target(), whole.proxy, rollouts=6).w)
+    np.testing.assert_array_equal(again.w, sim.tune(whole.target(), whole.proxy, rollouts=6).w)
     with pytest.raises(ValueError, match="timeout"):
         world.target(timeout=0.0)
 
@@ -165,9 +153,9 @@ def test_an_answer_that_came_is_stored_before_an_interrupt():
         return made
 
     task = replace(world.task, observe=observe)
-    target = RolloutObjective(task, robot, TrajectoryAdjoint(world.proxy))
+    target = sim.RolloutObjective(task, robot, sim.TrajectoryAdjoint(world.proxy))
     with pytest.raises(KeyboardInterrupt):
-        tune(target, world.proxy, rollouts=4)
+        sim.tune(target, world.proxy, rollouts=4)
     assert (target.ledger.rollouts, target.ledger.unanswered) == (1, 0)
 
 
@@ -182,12 +170,12 @@ class Reusing:
         if self.states is None:
             self.states, self.actions = np.empty_like(one.states), np.empty_like(one.actions)
         self.states[:], self.actions[:] = one.states, one.actions
-        return Trajectory(self.actions, self.states)
+        return sim.Trajectory(self.actions, self.states)
 
 
 def test_arrays_that_a_robot_fills_again_are_copied(world):
-    target = RolloutObjective(
-        world.task, Reusing(world.robot.robot), TrajectoryAdjoint(world.proxy, rollouts=4)
+    target = sim.RolloutObjective(
+        world.task, Reusing(world.robot.robot), sim.TrajectoryAdjoint(world.proxy, rollouts=4)
     )
     require_equal(target, Fleet(world).target())
 
@@ -215,17 +203,17 @@ def test_a_rollout_that_only_the_task_cannot_read_is_kept(world, tmp_path):
     def target(robot, **changes):
         task = replace(world.task, **changes)
         estimator = Pair()
-        return RolloutObjective(task, robot, estimator, journal=tmp_path / "j")
+        return sim.RolloutObjective(task, robot, estimator, journal=tmp_path / "j")
 
     for bad, word in ((wrong, "KeyError"), (lambda x, u, t: np.nan * t, "costs")):
-        with pytest.raises((RolloutError, KeyError), match=word):
+        with pytest.raises((sim.RolloutError, KeyError), match=word):
             target(robot, cost=bad).gradient(W, BATCH[:2])
         assert (world.robot.count, target(None).ledger.unanswered) == (1, 0)
-    with pytest.raises(RolloutError, match="worst"):
+    with pytest.raises(sim.RolloutError, match="worst"):
         target(fall).gradient(W, BATCH[:2])
     assert world.robot.count == 2
     assert target(None).ledger.unanswered == 0
-    mended = target(None, limits=Limits(worst=3.0))
+    mended = target(None, limits=sim.Limits(worst=3.0))
     value = mended.value_and_gradient(W, BATCH[:2])[0]
     kept = world.task.checked(robot(mended.requests(W, BATCH[:2])[0]))
     assert value == pytest.approx((world.task.total(kept) + 20 * 3.0) / 2)
@@ -264,7 +252,7 @@ def fail(*args, **kwargs):
     raise OSError("no power")
 
 
-PLAIN = Task(LinearPolicy(lambda x, t: x, 3, 1), 5)
+PLAIN = sim.Task(sim.LinearPolicy(lambda x, t: x, 3, 1), 5)
 NAN = np.full(3, np.nan)
 
 
@@ -280,14 +268,14 @@ NAN = np.full(3, np.nan)
     ],
 )
 def test_environments_that_go_wrong_are_named(parts, word):
-    target = RolloutObjective(PLAIN, Plant(**parts), Pair())
-    with pytest.raises(RolloutError, match=word):
+    target = sim.RolloutObjective(PLAIN, Plant(**parts), Pair())
+    with pytest.raises(sim.RolloutError, match=word):
         target.gradient(np.ones(3), BATCH[:2])
     assert target.ledger.rollouts == 1
 
 
 def test_arrays_that_an_environment_fills_again_are_copied():
-    target = RolloutObjective(PLAIN, Plant(), Pair())
+    target = sim.RolloutObjective(PLAIN, Plant(), Pair())
     one = target.collect(np.ones(3), BATCH[:2])[0]
     np.testing.assert_array_equal(one.observations[:, 0], np.arange(6))
     assert np.all(one.actions[1:] != 0)
@@ -297,17 +285,17 @@ def test_an_environment_that_ends_early_or_returns_nan_costs_its_worst():
     def nan_at_three():
         return np.full(3, 1.0 if plant.t < 3 else np.nan)
 
-    task = replace(PLAIN, limits=Limits(worst=7.0))
+    task = replace(PLAIN, limits=sim.Limits(worst=7.0))
     for plant in (Plant(ends=2), Plant(show=nan_at_three)):
-        target = RolloutObjective(task, plant, Pair())
+        target = sim.RolloutObjective(task, plant, Pair())
         found = target.evaluate(np.ones(3), 1)
         assert found == pytest.approx((2 + 3 * 7.0, np.nan, 1.0), nan_ok=True)
 
 
 def test_an_environment_that_hung_makes_one_rollout_at_a_time():
     env = Plant(hangs=3)
-    target = RolloutObjective(PLAIN, env, Pair(), timeout=0.5)
-    with pytest.raises(RobotError, match="did not answer"):
+    target = sim.RolloutObjective(PLAIN, env, Pair(), timeout=0.5)
+    with pytest.raises(sim.RobotError, match="did not answer"):
         target.gradient(np.zeros(3), BATCH[:2])
     target.timeout = 30.0
     threading.Timer(0.3, env.go.set).start()

@@ -136,19 +136,6 @@ def test_intervals_of_three_classes_cover():
     assert 0.90 <= np.mean(hits) <= 0.99
 
 
-@pytest.mark.slow
-def test_mean_prediction_covers_even_where_the_model_is_wrong():
-    hits = 0
-    for seed in range(50):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(1100, 2))
-        y = X[:, 0] ** 2 + rng.normal(size=1100)
-        fit = ProxyRidge(cv=3).fit(X[:100], y[:100], X_proxy=X[100:])
-        found = fit.mean_prediction(X[100:])
-        hits += found.low <= 1.0 <= found.high
-    assert 0.88 <= hits / 50 <= 1.0
-
-
 def test_a_teacher_narrows_the_intervals(binary):
     X, y, _ = binary
     f = np.where(np.random.default_rng(0).random(len(y)) < 0.05, 1 - y, y)
@@ -188,20 +175,35 @@ def test_mean_prediction_is_rectified():
     assert (share.high - share.low) / 2 == pytest.approx(2.045 * 2**0.5 / 30, rel=0.1)
 
 
+def squared(rng, X):
+    return X[:, 0] ** 2 + rng.normal(size=len(X))
+
+
+def certain(rng, X):
+    return (X.sum(axis=1) > 1.5).astype(int)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("settings", [{}, EXACT])
-def test_mean_prediction_covers_where_every_label_is_right(settings):
+@pytest.mark.parametrize(
+    ("model", "draw", "n", "least"),
+    [
+        (ProxyRidge(cv=3), squared, 100, 0.88),
+        (ProxyLogisticRegression(), certain, 30, 0.92),
+        (ProxyLogisticRegression(**EXACT), certain, 30, 0.92),
+    ],
+    ids=["the model is wrong", "every label is right", "no penalty"],
+)
+def test_mean_prediction_covers(model, draw, n, least):
     hits = []
-    for seed in range(30):
+    for seed in range(40):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(1000, 2))
-        y = (X.sum(axis=1) > 1.5).astype(int)
-        if y[:30].any():
-            fit = ProxyLogisticRegression(**settings).fit(X[:30], y[:30], X_proxy=X[30:])
-            found = fit.mean_prediction(X[30:])
-            hits.append(found.low <= y[30:].mean() <= found.high)
-    assert len(hits) > 25
-    assert np.mean(hits) > 0.92
+        X = rng.normal(size=(1100, 2))
+        y = draw(rng, X)
+        if y[:n].any():
+            found = model.fit(X[:n], y[:n], X_proxy=X[n:]).mean_prediction(X[n:])
+            hits.append(found.low <= (1.0 if draw is squared else y[n:].mean()) <= found.high)
+    assert len(hits) > 32
+    assert np.mean(hits) > least
 
 
 def test_what_is_known_from_below_cuts_an_interval():

@@ -4,14 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from proxyprox.torch import (
-    BatchStatisticsWarning,
-    ImplicitStep,
-    Proxy,
-    ProxyProx,
-    RandomProxyWarning,
-    refreshed_batchnorm,
-)
+from proxyprox import torch as pt
 
 X = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
 
@@ -29,12 +22,12 @@ def loss_of(model, rows=slice(None)):
 
 def proxy_of(model, **options):
     halves = [slice(0, 3), slice(3, 6)]
-    return Proxy(halves, lambda rows: loss_of(model, rows), size=lambda rows: 3, **options)
+    return pt.Proxy(halves, lambda rows: loss_of(model, rows), size=lambda rows: 3, **options)
 
 
 def steps(model, /, count=1, **options):
     given = {"proxy": lambda: loss_of(model, slice(0, 6)), "model": model, "stop": 3, **options}
-    optimizer = ProxyProx(model.parameters(), 0.1, inner=ImplicitStep(0.01), **given)
+    optimizer = pt.ProxyProx(model.parameters(), 0.1, inner=pt.ImplicitStep(0.01), **given)
     for _ in range(count):
         optimizer.zero_grad()
         loss_of(model).backward()
@@ -75,7 +68,7 @@ def test_modes_of_modules_are_switched_and_come_back():
     model = nn.Sequential(nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 1), norm, nn.Flatten())
     model(X)
     before = norm.running_mean.clone()
-    optimizer = ProxyProx(
+    optimizer = pt.ProxyProx(
         model.parameters(), 0.1, proxy=lambda: (model(X) * X[:, :1]).mean(), model=model
     )
     model[1].weight.grad = torch.ones_like(model[1].weight)
@@ -86,7 +79,7 @@ def test_modes_of_modules_are_switched_and_come_back():
 
 def test_the_probe_warns_of_dropout_and_is_silent_on_request():
     model = network(dropout=0.5)
-    with pytest.warns(RandomProxyWarning, match="proxy_mode"):
+    with pytest.warns(pt.RandomProxyWarning, match="proxy_mode"):
         steps(model, proxy=proxy_of(model))
     for options in ({"proxy_mode": "eval"}, {"proxy_mode": "no_dropout"}, {"probe": False}):
         steps(model, proxy=proxy_of(model), **options)
@@ -95,7 +88,7 @@ def test_the_probe_warns_of_dropout_and_is_silent_on_request():
 def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them():
     model = network()
     mixed = proxy_of(model, full=[slice(0, 6)])
-    with pytest.warns(BatchStatisticsWarning, match="full="):
+    with pytest.warns(pt.BatchStatisticsWarning, match="full="):
         steps(model, proxy=mixed)
     steps(model, proxy=mixed, proxy_mode="eval")
     steps(model, proxy=mixed, probe=False)
@@ -103,7 +96,7 @@ def test_other_batches_in_full_passes_are_warned_of_where_batchnorm_sees_them():
 
 def test_batchnorm_of_a_network_that_is_not_given():
     model = network()
-    with pytest.warns(BatchStatisticsWarning, match="model=") as caught:
+    with pytest.warns(pt.BatchStatisticsWarning, match="model=") as caught:
         steps(model, 2, proxy=proxy_of(model), model=None)
     assert [one.filename for one in caught] == [__file__]
     model.eval()  # nothing follows anything
@@ -116,7 +109,7 @@ def test_refreshed_statistics_are_those_of_the_batches_and_go_away():
     held = {k: v.clone() for k, v in model.state_dict().items()}
     model.eval()
     model[2].train()
-    with refreshed_batchnorm(model, [X[:4], X[4:8]], model):
+    with pt.refreshed_batchnorm(model, [X[:4], X[4:8]], model):
         assert [m.training for m in model] == [False, False, True, False, False]
         expected = model[0](X[:8]).mean(dim=0).detach()
         torch.testing.assert_close(model[1].running_mean, expected)

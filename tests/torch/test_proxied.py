@@ -9,17 +9,7 @@ import torch
 from torch.nn.functional import mse_loss
 from torch.optim.lr_scheduler import LambdaLR
 
-from proxyprox.torch import (
-    WAYS,
-    NonFiniteError,
-    Proxied,
-    Proxy,
-    ProxyAdamW,
-    ProxyScaleWarning,
-    ProxyStepWarning,
-    Way,
-    default_way,
-)
+from proxyprox import torch as pt
 
 X = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
 Y = torch.tanh(X @ torch.tensor([[1.0], [-2.0], [0.5], [0.0]]))
@@ -43,8 +33,8 @@ def parts(way="late", model=None, make=None, **options):
         return mse_loss(model(batch[0]), batch[1])
 
     optimizer = (make or (lambda p: torch.optim.AdamW(p, **OPTIONS)))(model.parameters())
-    given = {"proxy": Proxy(CHEAP, loss), "way": way, "model": model, "target_steps": STEPS}
-    return model, loss, Proxied(optimizer, **{**given, "proxy_steps": 3, **options})
+    given = {"proxy": pt.Proxy(CHEAP, loss), "way": way, "model": model, "target_steps": STEPS}
+    return model, loss, pt.Proxied(optimizer, **{**given, "proxy_steps": 3, **options})
 
 
 def train(loss, optimizer, steps=STEPS, start=0, scheduler=None):
@@ -118,7 +108,7 @@ def by_hand(way):
     return weights(model), state["cheap"]
 
 
-@pytest.mark.parametrize("name", list(WAYS))
+@pytest.mark.parametrize("name", list(pt.WAYS))
 def test_each_way_is_what_it_says(name):
     model, loss, optimizer = parts(name)
     train(loss, optimizer)
@@ -130,7 +120,7 @@ def test_each_way_is_what_it_says(name):
 
 
 def test_a_way_without_an_end_steps_evenly_at_the_rate_of_the_optimiser():
-    model, loss, optimizer = parts(Way(proxy_steps=2), target_steps=None, proxy_steps=None)
+    model, loss, optimizer = parts(pt.Way(proxy_steps=2), target_steps=None, proxy_steps=None)
     other = network()
     adamw = torch.optim.AdamW(other.parameters(), **OPTIONS)
     train(loss, optimizer, 4)
@@ -216,30 +206,30 @@ def test_too_long_proxy_steps_are_said():
     for lr, warned in ((1.0, True), (0.001, False)):
         w = torch.nn.Parameter(torch.tensor([0.1]))
         sgd = torch.optim.SGD([w], lr=lr)
-        optimizer = Proxied(sgd, proxy=lambda w=w: w.abs().sum(), way=Way(proxy_steps=7))
+        optimizer = pt.Proxied(sgd, proxy=lambda w=w: w.abs().sum(), way=pt.Way(proxy_steps=7))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(77):
                 w.grad = torch.zeros(1)
                 optimizer.step()
-        assert [one.category for one in caught] == [ProxyStepWarning] * warned
+        assert [one.category for one in caught] == [pt.ProxyStepWarning] * warned
 
 
 def test_a_sum_beside_a_mean_is_said():
     model, loss, _ = parts()
-    proxy = Proxy(CHEAP, lambda batch: 64 * loss(batch))
+    proxy = pt.Proxy(CHEAP, lambda batch: 64 * loss(batch))
     for way in ("interleaved", "late"):
-        optimizer = ProxyAdamW(model.parameters(), 0.0, proxy=proxy, way=way, target_steps=4)
+        optimizer = pt.ProxyAdamW(model.parameters(), 0.0, proxy=proxy, way=way, target_steps=4)
         optimizer.pretrain()
         loss(TARGET[0]).backward()
-        with pytest.warns(ProxyScaleWarning, match="sum over the batch"):
+        with pytest.warns(pt.ProxyScaleWarning, match="sum over the batch"):
             optimizer.step()
     # Long steps on the proxy change its gradient: that is not another unit.
     sgd = torch.optim.SGD(model.parameters(), lr=3.0)
-    optimizer = Proxied(sgd, proxy=Proxy(CHEAP, loss), way="interleaved", target_steps=4)
+    optimizer = pt.Proxied(sgd, proxy=pt.Proxy(CHEAP, loss), way="interleaved", target_steps=4)
     loss(TARGET[0]).backward()
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ProxyScaleWarning)
+        warnings.simplefilter("error", pt.ProxyScaleWarning)
         optimizer.step()
 
 
@@ -249,7 +239,7 @@ def test_a_proxy_that_is_not_finite_leaves_the_weights():
     before, sound = weights(model), optimizer.proxy.loss_of
     optimizer.proxy.loss_of = lambda batch: loss(batch) * math.nan
     loss(TARGET[0]).backward()
-    with pytest.raises(NonFiniteError):
+    with pytest.raises(pt.NonFiniteError):
         optimizer.step()
     assert torch.equal(weights(model), before)
     optimizer.proxy.loss_of = sound
@@ -259,27 +249,27 @@ def test_a_proxy_that_is_not_finite_leaves_the_weights():
 
 def test_wrong_arguments_are_named():
     model, loss, _ = parts()
-    given = {"params": list(model.parameters()), "proxy": Proxy(CHEAP, loss), "model": model}
+    given = {"params": list(model.parameters()), "proxy": pt.Proxy(CHEAP, loss), "model": model}
     wrong = [("proxy", None), ("way", "both"), ("way", 3), ("proxy_steps", -1), ("proxy", [])]
     wrong += [("target_steps", 0), ("model", torch.nn.Linear(2, 2)), ("proxy_mode", "still")]
     for name, value in wrong:
         with pytest.raises((TypeError, ValueError), match=name):
-            ProxyAdamW(**{**given, "target_steps": 4, name: value})
+            pt.ProxyAdamW(**{**given, "target_steps": 4, name: value})
     with pytest.raises(ValueError, match="target_steps"):
-        ProxyAdamW(**given, way="late")
+        pt.ProxyAdamW(**given, way="late")
     of_ways = [("before", 2.0), ("growth", -1), ("weight", 0), ("theta", 2), ("averaging", 0)]
     of_kinds = [("target_rows", "old"), ("proxy", "good")]
-    for make, given in ((Way, of_ways), (default_way, of_kinds)):
+    for make, given in ((pt.Way, of_ways), (pt.default_way, of_kinds)):
         for name, value in given:
             with pytest.raises(ValueError, match=name):
                 make(**{name: value})
     table = torch.nn.Embedding(3, 2, sparse=True)
     given = {"proxy": lambda: table(torch.tensor([0])).sum(), "target_steps": 4}
     with pytest.raises(RuntimeError, match="proxy must be dense"):
-        ProxyAdamW(table.parameters(), **given).pretrain()
+        pt.ProxyAdamW(table.parameters(), **given).pretrain()
     table(torch.tensor([0])).sum().backward()
     with pytest.raises(RuntimeError, match="target must be dense"):
-        ProxyAdamW(table.parameters(), **given).step()
+        pt.ProxyAdamW(table.parameters(), **given).step()
 
 
 def test_states_of_others_are_refused_or_warned_of():
@@ -300,13 +290,13 @@ def test_batches_come_from_the_proxy_that_agrees():
             drawn[name] += 1
             return mse_loss(model(batch[0]), sign * batch[1])
 
-        return Proxy(CHEAP, of)
+        return pt.Proxy(CHEAP, of)
 
     proxies = [counted("same", 1.0), counted("opposite", -1.0)]
     given = {"proxy": proxies, "way": "interleaved", "target_steps": STEPS, "proxy_steps": 4}
-    optimizer = ProxyAdamW(model.parameters(), 0.01, **given, probe=False)
+    optimizer = pt.ProxyAdamW(model.parameters(), 0.01, **given, probe=False)
     train(loss, optimizer)
     assert drawn["same"] > 5 * drawn["opposite"]
-    again = ProxyAdamW(model.parameters(), 0.01, **given)
+    again = pt.ProxyAdamW(model.parameters(), 0.01, **given)
     again.load_state_dict(optimizer.state_dict())
     assert again.proxy.weights == optimizer.proxy.weights

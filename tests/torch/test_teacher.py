@@ -1,10 +1,10 @@
-"""A teacher's answers as the proxy: against losses written by hand."""
+"""A teacher's answers, and an old network's weights, as the proxy: against losses by hand."""
 
 import pytest
 import torch
 from torch import nn
 
-from proxyprox.torch import TeacherLoss, UselessAnswersWarning, estimate_confusion
+from proxyprox.torch import FisherProxy, TeacherLoss, UselessAnswersWarning, estimate_confusion
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(6, 4, generator=GENERATOR, dtype=torch.float64)
@@ -114,3 +114,39 @@ def test_answers_that_say_nothing_are_said():
             estimate_confusion(labels=labels, answers=useless, classes=4)
     mostly_wrong = torch.where(torch.arange(200) % 3 > 0, guessed, labels)
     assert estimate_confusion(labels=labels, answers=mostly_wrong, classes=4)[0, 0] > 0.3
+
+
+# -- FisherProxy against the exact Fisher information ----------------------------------------------
+
+
+def test_the_diagonal_is_that_of_the_exact_fisher_information():
+    torch.manual_seed(0)
+    old = torch.nn.Linear(2, 3)
+    X = torch.randn(40, 2)
+    proxy = FisherProxy(torch.nn.Linear(2, 3), old, X, draws=200, damping=1e-6)
+    p = old(X).softmax(1).detach()
+    # Of one weight: E[(1{y = c} − p_c)²] x_j² = p_c (1 − p_c) x_j².
+    exact = torch.einsum("nc,nj->cj", p * (1 - p), X.square()) / len(X)
+    torch.testing.assert_close(proxy.fisher["weight"], exact, rtol=0.1, atol=0.01)
+    values = FisherProxy(
+        torch.nn.Linear(2, 1), torch.nn.Linear(2, 1), X, task="regression", draws=200
+    )
+    exact = X.square().mean(0)[None]
+    torch.testing.assert_close(values.fisher["weight"], exact, rtol=0.1, atol=0.01)
+
+
+def test_the_loss_is_the_weighted_distance_and_new_layers_are_free():
+    torch.manual_seed(0)
+    old = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+    model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 5))
+    proxy = FisherProxy(model, old, torch.randn(10, 2))
+    assert set(proxy.fisher) == {"0.weight", "0.bias"}
+    away = {
+        n: dict(model.named_parameters())[n] - dict(old.named_parameters())[n] for n in proxy.fisher
+    }
+    expected = sum((proxy.fisher[n] * a.square()).sum() / 2 for n, a in away.items())
+    torch.testing.assert_close(proxy.loss(None), expected.detach())
+    wrong = {"old": (model, torch.nn.Linear(7, 1), []), "model": (3, old, [])}
+    for name, arguments in {**wrong, "inputs": (model, old, [])}.items():
+        with pytest.raises((TypeError, ValueError), match=name):
+            FisherProxy(*arguments)
