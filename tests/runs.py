@@ -15,6 +15,38 @@ def advance(run, steps=1):
     return run
 
 
+SOLVERS = [
+    pp.inner.GradientDescent(), pp.inner.Newton(), pp.inner.NewtonCG(), pp.inner.QuasiNewton(),
+    pp.LBFGS(), pp.inner.ProximalGradient(),
+]  # fmt: skip
+"""Solvers for a general smooth proxy."""
+
+
+def logistic(n, d, scales=1.0, strength=1.0, *, seed=0, **options):
+    """Return logistic regression on labels of a linear model, its columns scaled."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * scales
+    y = X @ (strength * rng.normal(size=d)) + rng.logistic(size=n) > 0
+    return pp.logistic_regression(X, y, **options)
+
+
+def differences(function, w, h=1e-6):
+    """Return the central differences of a function, one row for each parameter."""
+    return np.array([(function(w + h * e) - function(w - h * e)) / (2 * h) for e in np.eye(len(w))])
+
+
+def assert_resumes(path, problem, w0=None, *, at, steps, **call):
+    """Demand that a run in two parts is the whole, bit for bit, and return the whole and it."""
+    whole = pp.minimize(problem, w0, steps=steps, **call)
+    pp.minimize(problem, w0, steps=at, checkpoint=path, **call)
+    again = pp.minimize(problem, w0, steps=steps, checkpoint=path, **call)
+    for name in ("w", "last"):
+        one, other = (np.asarray(getattr(result, name)) for result in (again, whole))
+        assert one.tobytes() == other.tobytes()
+    assert again.ledger.target_gradients == whole.ledger.target_gradients
+    return whole, again
+
+
 def counts(run):
     """Return what a run or a result has paid, but for the seconds."""
     return {k: v for k, v in run.ledger.as_dict().items() if "seconds" not in k}

@@ -143,14 +143,3 @@ def test_recorded_residual_threshold_and_verdict(block):
     checked = [held for i in range(PER_BLOCK) for held in check(block * PER_BLOCK + i)]
     # Most verdicts lie clear of rounding.
     assert len(checked) > PER_BLOCK
-
-
-def test_the_verdict_can_be_no():
-    rng = np.random.default_rng(0)
-    target, proxy, _, d = draw_quadratic(rng)
-    result = pp.minimize(
-        pp.Problem(target, proxy), np.ones(d), method=pp.ProxyProx(1.0), steps=3, rng=0,
-        inner=pp.inner.GradientDescent(max_steps=1), stop=pp.stopping.Residual(1e-12),
-    )  # fmt: skip
-    assert not result.trace["held"].any()
-    assert (result.trace["residual"] > 1e-12).all()

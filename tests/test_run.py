@@ -39,40 +39,17 @@ def test_asking_twice_is_asking_once():
 
 
 @pytest.mark.parametrize(
-    "method",
-    [pp.ProxyProx(0.5, pp.corrections.Storm(0.1)), pp.ProxyProx(0.5, pp.corrections.Storm(0.2))],
-)
-def test_variance_reduction_asks_about_two_points_of_one_batch(method):
-    given = problem()
-    run = pp.Run(given, np.ones(3), method=method, rng=0)
-    assert len(run.ask().points) == 1
-    before = run.ask().points[0]
-    after = answered(run).w
-    now, earlier = run.ask().points
-    assert now.tobytes() == after.tobytes()
-    assert earlier.tobytes() == before.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "words"),
+    ("answer", "kind"),
     [
-        ((), TypeError, ["either gradients or observations"]),
-        (([1.0, 2.0],), ValueError, ["gradients", "2 of them"]),
-        (([[1.0, 2.0, 3.0]],), TypeError, ["target's gradient", "a list", "ndarray"]),
-        ((np.ones(2),), ValueError, ["target's gradient", "shape (2,)", "(3,)"]),
-        ((np.ones((3, 1)),), ValueError, ["target's gradient", "shape (3, 1)", "(3,)"]),
-        ((np.ones(3, dtype=np.float32),), TypeError, ["dtype float32", "dtype, float64"]),
-        ((np.ones(3) * 1j,), TypeError, ["dtype complex128", "float64"]),
-        ((3.0,), TypeError, ["target's gradient", "a float", "ndarray"]),
+        ((), TypeError), (([1.0, 2.0],), ValueError), (([[1.0, 2.0, 3.0]],), TypeError),
+        ((np.ones((3, 1)),), ValueError), ((np.ones(3) * 1j,), TypeError), ((3.0,), TypeError),
     ],
-)
-def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind, words):
+)  # fmt: skip
+def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind):
     run = pp.Run(problem(), method=pp.ProxyProx(0.5), rng=0)
     query, before = run.ask(), snapshot(run)
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind, match="gradient"):
         run.tell(*answer)
-    for word in words:
-        assert word in str(caught.value)
     assert snapshot(run) == before
     assert same(run.ask(), query)
     assert run.ledger.target_gradients == 0
@@ -121,38 +98,23 @@ def test_a_result_stays_what_it_was():
     assert not early.success
 
 
-class Reusing:
-    """An oracle that answers in one buffer, every time."""
-
-    repeatable, dim = True, 3
-
-    def __init__(self, loss):
-        self.loss, self.buffer = loss, np.empty(3)
-        self.hessian, self.hvp = loss.hessian, loss.hvp
-        self.value, self.sample, self.everything = loss.value, loss.sample, loss.everything
-        self.smoothness, self.samples = loss.smoothness, loss.samples
-        self.strong_convexity = loss.strong_convexity
-
-    def gradient(self, w, *batch):
-        self.buffer[:] = self.loss.gradient(w, *batch)
-        return self.buffer
-
-
 @pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.inner.StochasticGradient(steps=5)])
 @pytest.mark.parametrize("fault", [np.nan, KeyboardInterrupt, RuntimeError])
 def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
     plain, armed = problem(), []
 
-    class Failing(Reusing):
-        def gradient(self, w, *batch):
+    class Failing(pp.Quadratic):
+        solve_shifted = None
+
+        def gradient(self, w, batch=None):
             if armed and armed.pop() == 0:
                 armed.append(0)
                 if isinstance(fault, float):
                     return np.full(3, fault)
                 raise fault
-            return self.loss.gradient(w, *batch)
+            return super().gradient(w, batch)
 
-    given = pp.Problem(plain.objective, Failing(plain.proxy))
+    given = pp.Problem(plain.objective, Failing(plain.proxy.P))
     stop = pp.stopping.RandomSteps(0.3) | pp.stopping.Residual(1e-9)
     parts = {"method": pp.ProxyProx(0.5), "inner": inner, "stop": stop, "rng": 0}
     run, calm = pp.Run(given, np.ones(3), **parts), pp.Run(plain, np.ones(3), **parts)
@@ -197,43 +159,6 @@ def test_a_run_begins_at_the_callers_point_and_else_where_the_method_does():
         assert run.given == (w0 is not None)
         np.testing.assert_allclose(run.ask().points[0], first, atol=1e-6)
     assert not pp.Run(given, "proxy", method=pp.ProxyBFGS()).given
-
-
-def test_a_gradient_that_is_not_finite_ends_a_run_at_its_start_only():
-    given, nothing = problem(noise=0.0), np.full(3, np.nan)
-    shifted = pp.Quadratic(given.proxy.P, b=np.ones(3))
-    # The minimum of the first proxy is the start, zeros; that of the other lies elsewhere.
-    run = pp.Run(given, method=pp.ProxyBFGS())
-    run.ask()
-    with pytest.raises(pp.inner.NonFiniteError):
-        run.tell(nothing)
-    run = pp.Run(pp.Problem(given.objective, shifted), method=pp.ProxyBFGS())
-    for _ in range(3):
-        far = run.ask().points[0]
-        assert far.any()
-        run.tell(nothing, value=np.inf)
-        assert np.linalg.norm(run.ask().points[0] - far) > 0
-        while run.steps % 3:
-            answered(run)
-    while not run.converged(1e-8):
-        answered(run)
-    np.testing.assert_allclose(run.result().w, given.objective.minimiser(), atol=1e-6)
-
-
-@pytest.mark.parametrize("tol", [0.1, 1e-3])
-def test_a_run_has_converged_at_the_first_gradient_below_the_tolerance(tol):
-    given, norms = problem(noise=0.0), []
-    run = pp.Run(given, np.ones(3), method=pp.ProxyProx(0.5))
-    for _ in range(40):
-        small = bool(norms) and norms[-1] <= tol * norms[0]
-        assert run.converged(tol) == small
-        if small:
-            break
-        norms.append(np.linalg.norm(given.objective.gradient(run.ask().points[0])))
-        answered(run)
-    assert len(norms) > 2
-    assert run.result(pp.Status.CONVERGED).w.tobytes() == run.path.point.tobytes()
-    assert not run.converged()
 
 
 def test_a_target_without_values_is_said_to_have_left_the_start_blindly():

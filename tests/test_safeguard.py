@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.runs import logistic
 
 ZERO = np.zeros(10)
 AUTO = {"method": pp.ProxyProx("auto"), "rng": 0, "safeguard": True}
@@ -14,10 +15,7 @@ EXACT = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]))
 
 @pytest.fixture(scope="module")
 def target():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 10)) * np.linspace(1, 0.1, 10)
-    y = X @ rng.normal(size=10) * 3 + rng.logistic(size=1500) > 0
-    return pp.logistic_regression(X, y, l2=1e-3, batch_size=16)
+    return logistic(1500, 10, np.linspace(1, 0.1, 10), 3, l2=1e-3, batch_size=16)
 
 
 @pytest.fixture(scope="module")

@@ -83,12 +83,3 @@ def test_a_budget_too_small_for_a_comparison_is_spent_on_steps(target):
     assert result.safeguard.checks == ()
     assert result.safeguard.chosen == "proxy"
     assert "nothing was compared" in result.message
-
-
-def test_nothing_is_compared_twice(target, tmp_path):
-    problem = pp.Problem(target, target.subsample(80, rng=0))
-    call = {"steps": 30, "safeguard": True, "rng": 0, "checkpoint": tmp_path / "run"}
-    first, again = (pp.minimize(problem, **call) for _ in range(2))
-    assert again.safeguard == first.safeguard
-    assert again.w.tobytes() == first.w.tobytes()
-    assert again.ledger == first.ledger

@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.runs import SOLVERS
 
 A = np.array([[2.0, 0.3], [0.3, 1.0]])
 P = np.array([[1.8, 0.2], [0.2, 1.1]])
 CENTRE = np.array([1.0, -2.0])
 SCALES = {"float64": (1e-290, 1e-170, 1e150, 1e290), "float32": (1e-35, 1e-25, 1e20, 1e30)}
 CASES = [(dtype, scale) for dtype, scales in SCALES.items() for scale in scales]
-SOLVERS = [
-    pp.inner.GradientDescent(), pp.inner.Newton(), pp.inner.NewtonCG(),
-    pp.inner.QuasiNewton(), pp.LBFGS(),
-    pp.inner.ProximalGradient(),
-]  # fmt: skip
 
 
 def problem(scale, native):

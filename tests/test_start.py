@@ -7,6 +7,7 @@ import proxyprox as pp
 from proxyprox import Status
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import MixedProxy
+from tests.runs import assert_resumes
 
 TARGETS = {
     "concave": (lambda w: -float(w @ w), lambda w: -2 * w),
@@ -95,11 +96,8 @@ def test_a_start_where_the_target_is_not_finite_gives_way_to_the_other(bad):
 def test_a_run_that_is_choosing_its_start_resumes_bit_for_bit(steps, tmp_path):
     value, gradient = TARGETS["well"]
     problem, w0 = pp.Problem((value, gradient), bowl(centre=1.0)), np.array([0.3, -1.0])
-    call = {"method": pp.ProxyBFGS(), "w0": w0}
-    whole = pp.minimize(problem, steps=8, **call)
-    pp.minimize(problem, steps=steps, checkpoint=tmp_path / "run", **call)
-    resumed = pp.minimize(problem, steps=8, checkpoint=tmp_path / "run", **call)
-    np.testing.assert_array_equal(resumed.w, whole.w)
+    call = {"method": pp.ProxyBFGS(), "at": steps, "steps": 8}
+    whole, resumed = assert_resumes(tmp_path / "run", problem, w0, **call)
     assert resumed.values == whole.values
 
 

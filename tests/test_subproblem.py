@@ -5,15 +5,12 @@ import pytest
 
 from proxyprox import L1, logistic_regression
 from proxyprox.inner import Subproblem
+from tests.runs import differences
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(15, 4))
 PROXY = logistic_regression(X, np.arange(15) % 2, l2=0.1)
 LINEAR, CENTRE, W, V = RNG.normal(size=(4, 4))
-
-
-def differences(function, w, h=1e-6):
-    return np.array([(function(w + h * e) - function(w - h * e)) / (2 * h) for e in np.eye(len(w))])
 
 
 @pytest.fixture(params=[0.3, math.inf])

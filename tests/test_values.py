@@ -20,6 +20,7 @@ from proxyprox import (
     minimize,
 )
 from proxyprox.methods.base import State
+from tests.runs import assert_resumes
 
 TARGET = Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, -3.0]))
 RNG = np.random.default_rng(0)
@@ -115,14 +116,11 @@ def test_a_method_that_backtracks_turns_back_from_points_without_an_answer(tmp_p
         return TARGET.gradient(w) if np.abs(w).max() < 3 else np.full(2, np.nan)
 
     problem = Problem((value, gradient))
-    whole = minimize(problem, np.zeros(2), method=Halving(), steps=30)
+    call = {"method": Halving(), "at": 2, "steps": 30}
+    whole, _ = assert_resumes(tmp_path / "run", problem, np.zeros(2), **call)
     assert whole.status is Status.STEPS_DONE
     assert np.isnan(whole.trace["value"][1])
     np.testing.assert_allclose(whole.w, [1.0, 1.0], atol=1e-3)
-    path = tmp_path / "run"
-    minimize(problem, np.zeros(2), method=Halving(), steps=2, checkpoint=path)
-    resumed = minimize(problem, np.zeros(2), method=Halving(), steps=30, checkpoint=path)
-    np.testing.assert_array_equal(resumed.w, whole.w)
     # At the start there is nothing to turn back to, and other methods never do.
     far = minimize(problem, np.full(2, 9.0), method=Halving(), steps=3)
     assert far.status is Status.TARGET_NOT_FINITE

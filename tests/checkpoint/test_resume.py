@@ -14,7 +14,7 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util.codec import walk
-from tests.runs import advance, counts, started
+from tests.runs import advance, counts, logistic, started
 from tests.runs import curved as problem
 
 # -- what is saved ---------------------------------------------------------------------------------
@@ -191,10 +191,7 @@ def test_the_start_is_in_the_file(library, dtype, tmp_path):
 
 @pytest.fixture(scope="module")
 def target():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(600, 6)) * np.linspace(1, 0.1, 6)
-    y = X @ rng.normal(size=6) * 3 + rng.logistic(size=600) > 0
-    return pp.logistic_regression(X, y, l2=1e-3, batch_size=16)
+    return logistic(600, 6, np.linspace(1, 0.1, 6), 3, l2=1e-3, batch_size=16)
 
 
 def useless(target):

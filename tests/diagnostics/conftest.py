@@ -5,14 +5,12 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
+from tests.runs import logistic
 
 
 @pytest.fixture(scope="session")
 def target():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 12)) * np.geomspace(1, 0.05, 12)
-    y = X @ (rng.standard_normal(12) * 3) + rng.logistic(size=400) > 0
-    return pp.logistic_regression(X, y, l2=1e-3, batch_size=64)
+    return logistic(400, 12, np.geomspace(1, 0.05, 12), 3, l2=1e-3, batch_size=64)
 
 
 @pytest.fixture(scope="session")

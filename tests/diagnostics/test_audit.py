@@ -12,6 +12,7 @@ from proxyprox.diagnostics.audit import audit
 from proxyprox.diagnostics.report import Verdict
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.problems import MixedProxy
+from tests.runs import logistic
 
 
 def true_values(target, proxy, w):
@@ -40,10 +41,7 @@ def test_estimates_at_every_point_hold_the_exact_values(target, subsampled):
 
 
 def test_lanczos_serves_where_the_whole_hessian_is_too_expensive():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 60)) * np.geomspace(1, 0.05, 60)
-    y = X @ (rng.standard_normal(60) * 3) + rng.logistic(size=400) > 0
-    loss = pp.logistic_regression(X, y, l2=1e-3, batch_size=64)
+    loss = logistic(400, 60, np.geomspace(1, 0.05, 60), 3, l2=1e-3, batch_size=64)
     proxy = loss.subsample(100, rng=2)
     found = audit(pp.Problem(loss, proxy), budget=170, rng=0)
     assert found.ledger.target_gradients <= 170

@@ -12,6 +12,7 @@ import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
 from proxyprox.problems.combination import MixedProxy
+from tests.runs import logistic
 
 BFGS = pp.ProxyBFGS()
 
@@ -31,11 +32,8 @@ def quadratics(d=12, condition=100.0, seed=0, error=0.05):
     return pp.Quadratic(A, b), pp.Quadratic((P + P.T) / 2, b + 0.1 * rng.normal(size=d))
 
 
-def table(n=500, d=20, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.1, d)
-    y = rng.random(n) < 1 / (1 + np.exp(-3 * X @ rng.normal(size=d)))
-    return pp.logistic_regression(X, y, l2=1e-3)
+def table(n=500, d=20):
+    return logistic(n, d, np.geomspace(1, 0.1, d), 3, l2=1e-3)
 
 
 def rounds_of_lbfgs(target, start, least, memory=10):
@@ -536,13 +534,26 @@ def test_a_start_with_a_zero_gradient_is_the_answer():
 
 
 def test_a_proxy_in_other_units_does_not_end_a_run_early():
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(3000, 30)) * np.geomspace(1, 0.03, 30)
-    y = X @ rng.normal(size=30) * 4 + rng.logistic(size=3000) > 0
-    target = pp.logistic_regression(X, y, l2=1e-5)
+    target = logistic(3000, 30, np.geomspace(1, 0.03, 30), 4, seed=3, l2=1e-5)
     least = target.value(pp.minimize(target, tol=1e-12).w)
     near = target.subsample(300, rng=0)
     for factor in (1e-3, 1.0, 1e3):
         result = pp.minimize(pp.Problem(target, factor * near))
         assert result.status is pp.Status.CONVERGED
         assert target.value(result.w) - least < 1e-8 * (np.log(2) - least), factor
+
+
+def test_what_the_model_says_is_left_is_about_the_gap():
+    target = table()
+    start = np.zeros(target.dim)
+    least = target.value(minimise_exactly(target, start))
+    run = pp.Run(pp.Problem(target, target.subsample(100, rng=0)), start, method=BFGS)
+    for steps in range(1, 15):
+        advance(run, target)
+        left, whole = run.method.gaps(run.state.method)
+        value = run.state.method.value
+        assert math.isnan(left) == (steps < 3)
+        if steps >= 3:
+            assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
+            # The way from w0 is known: what is left is the rest.
+            assert whole - left == pytest.approx(target.value(start) - value)

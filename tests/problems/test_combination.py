@@ -11,6 +11,7 @@ import proxyprox as pp
 from proxyprox import FunctionProxy, Problem, Quadratic
 from proxyprox.problems import MixedProxy, regularized
 from proxyprox.problems.combination import Combination
+from tests.runs import differences
 
 A, B = np.diag([2.0, 0.5, 1.0]), np.diag([1.0, 3.0, 2.0]) + 0.2
 RNG = np.random.default_rng(0)
@@ -26,10 +27,6 @@ def near(loss, mu=MU, centre=CENTRE):
 @pytest.fixture
 def logistic():
     return pp.logistic_regression(X, Y, batch_size=4)
-
-
-def differences(function, w, h=1e-6):
-    return np.array([(function(w + h * e) - function(w - h * e)) / (2 * h) for e in np.eye(len(w))])
 
 
 def test_sums_scales_and_lines_are_the_quadratics_they_stand_for():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.runs import assert_resumes
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(800, 8)) * np.geomspace(1, 0.1, 8)
@@ -68,11 +69,7 @@ def test_any_depth_any_method_and_the_inner_rule_holds(method):
 def test_a_saved_run_resumes_bit_for_bit(method, tmp_path):
     medium, coarse = levels(200, 50)
     problem = pp.Problem(FINE, pp.Problem(medium, coarse))
-    options = {"method": method, "rng": 0}
-    whole = pp.minimize(problem, np.zeros(8), steps=6, **options)
-    pp.minimize(problem, np.zeros(8), steps=3, checkpoint=tmp_path / "run", **options)
-    again = pp.minimize(problem, np.zeros(8), steps=6, checkpoint=tmp_path / "run", **options)
-    assert again.w.tobytes() == whole.w.tobytes()
+    assert_resumes(tmp_path / "run", problem, np.zeros(8), at=3, steps=6, method=method, rng=0)
 
 
 def test_arguments_are_checked():

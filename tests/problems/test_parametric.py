@@ -7,6 +7,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.problems.parametric import Parametric, identify
+from tests.runs import assert_resumes
 
 T = np.linspace(0, 2, 40)
 
@@ -72,10 +73,7 @@ def test_the_parameters_are_found_on_the_way(tmp_path):
     np.testing.assert_allclose(fixed.w, LEAST, atol=1e-6)
     assert "theta[0] = 2 " in result.message
     assert "theta[1] = 0.5 " in result.message
-    whole = pp.minimize(problem, np.ones(7), steps=3)
-    pp.minimize(problem, np.ones(7), steps=1, checkpoint=tmp_path / "run")
-    again = pp.minimize(problem, np.ones(7), steps=3, checkpoint=tmp_path / "run")
-    assert again.w.tobytes() == whole.w.tobytes()
+    assert_resumes(tmp_path / "run", problem, np.ones(7), at=1, steps=3)
 
 
 def test_the_run_says_what_it_cannot_tell_apart():

@@ -47,37 +47,29 @@ def test_what_is_refused():
         Problem((None, gradient)).value(np.ones(2))
     with pytest.raises(ValueError, match="proxy"):
         Problem(Quadratic(np.eye(3)), Quadratic(np.eye(2)))
-    for objective in (None, (gradient,), (value, 3), Quadratic, object(), Zero()):
+    for objective in ((gradient,), (value, 3), Quadratic, Zero()):
         with pytest.raises(TypeError, match="objective"):
             Problem(objective)
-    for proxy in (None, (None, gradient), Quadratic, object()):
+    for proxy in ((None, gradient), Quadratic):
         with pytest.raises(TypeError, match=r"(proxy|value) must be a"):
             Problem(own, proxy)
-    with pytest.raises(TypeError, match="penalty"):
-        Problem(own, penalty=0.1)
     with pytest.raises(TypeError, match="function of w alone"):
         Problem((None, lambda w, rng: w))
     sampled = {"sample": lambda rng: 0}
     for name, options in (
-        ("gradient", {"gradient": 3}),
         ("gradient", {"gradient": lambda w, rng: w}),
         ("gradient", {"gradient": gradient, **sampled}),
-        ("value", {"gradient": gradient, "value": 3}),
-        ("sample", {"gradient": gradient, "sample": 3}),
         ("hvp", {"gradient": gradient, "hvp": lambda v: v}),
         ("everything", {"gradient": lambda w, b: w, "everything": lambda w: w, **sampled}),
-        ("everything", {"gradient": lambda w, b: w, "everything": [0, 1], **sampled}),
         ("everything", {"gradient": gradient, "everything": lambda: 0}),
     ):
         with pytest.raises(TypeError, match=f"{name} must be "):
             FunctionObjective(**options)
-    for name, kind, options in (
-        ("gradient", TypeError, {"gradient": lambda w, rng: w}),
-        ("hvp", TypeError, {"hvp": lambda v: v}),
-        ("smoothness", ValueError, {"smoothness": 0.0}),
-        ("strong_convexity", ValueError, {"strong_convexity": -1.0}),
+    for name, options in (
+        ("gradient", {"gradient": lambda w, rng: w}),
+        ("hvp", {"hvp": lambda v: v}),
     ):
-        with pytest.raises(kind, match=name):
+        with pytest.raises(TypeError, match=name):
             FunctionProxy(**{"value": value, "gradient": gradient, **options})
     with pytest.raises(TypeError, match="proxy's value"):
         FunctionProxy(lambda w: w, lambda w: w).value(np.ones(2))

@@ -9,6 +9,7 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.problems import MixedProxy
 from proxyprox.problems.several import nonnegative_fit
+from tests.runs import assert_resumes
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(600, 6)) * np.geomspace(1, 0.2, 6)
@@ -104,12 +105,9 @@ def test_a_list_of_one_is_that_proxy_bit_for_bit():
 @pytest.mark.parametrize("batch", [None, 32])
 def test_a_saved_run_resumes_bit_for_bit(batch, tmp_path):
     problem = pp.Problem(TARGET.with_batch_size(batch), five())
-    whole = pp.minimize(problem, np.zeros(6), steps=12, tol=None, rng=0)
-    for steps in (1, 3, 7):
-        path = tmp_path / f"run{steps}"
-        pp.minimize(problem, np.zeros(6), steps=steps, rng=0, checkpoint=path)
-        again = pp.minimize(problem, np.zeros(6), steps=12, rng=0, checkpoint=path)
-        assert again.w.tobytes() == whole.w.tobytes()
+    for at in (1, 3, 7):
+        call = {"at": at, "steps": 12, "rng": 0}
+        whole, again = assert_resumes(tmp_path / f"run{at}", problem, np.zeros(6), **call)
         assert again.ledger.proxies["b"]["proxy_gradients"] >= 1
         assert again.message.partition(" Resumed")[0] == whole.message
 

@@ -7,6 +7,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.stepsizes.auto import AutoStepPolicy
+from tests.runs import assert_resumes
 
 
 def test_sgd_does_not_take_the_proxys_word_for_delta(target):
@@ -57,12 +58,5 @@ def test_ask_and_tell_without_halves_works(target):
 )
 def test_a_saved_run_goes_on_bit_for_bit(target, tmp_path, proxy, stopped):
     other = target.label_free() if proxy == "label_free" else target.subsample(60, rng=0)
-    call = {
-        "problem": pp.Problem(target, other), "method": pp.ProxyProx(eta="auto"), "rng": 5,
-    }  # fmt: skip
-    whole = pp.minimize(**call, steps=50)
-    pp.minimize(**call, steps=stopped, checkpoint=tmp_path / "run")
-    resumed = pp.minimize(**call, steps=50, checkpoint=tmp_path / "run")
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    assert resumed.last.tobytes() == whole.last.tobytes()
-    assert resumed.ledger.target_gradients == whole.ledger.target_gradients
+    call = {"method": pp.ProxyProx(eta="auto"), "rng": 5, "at": stopped, "steps": 50}
+    assert_resumes(tmp_path / "run", pp.Problem(target, other), **call)

@@ -12,6 +12,7 @@ import proxyprox as pp
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.stepsizes.auto import AutoStep, Point
 from proxyprox.stepsizes.base import Observation
+from tests.runs import logistic
 
 
 def squares(d, batch, seed=0):
@@ -21,11 +22,8 @@ def squares(d, batch, seed=0):
     return pp.linear_regression(X, y, batch_size=batch)
 
 
-def logistic(d, batch, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(2000, d))
-    y = X @ (0.4 * rng.normal(size=d)) + rng.logistic(size=2000) > 0
-    return pp.logistic_regression(X, y, batch_size=batch)
+def classes(d, batch):
+    return logistic(2000, d, strength=0.4, batch_size=batch)
 
 
 def best_constant(problem, etas, steps, seeds):
@@ -55,10 +53,10 @@ def repeated(loss, *, repeatable=True):
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
-        (logistic, "10%"),
+        (classes, "10%"),
         pytest.param(squares, "label-free", marks=pytest.mark.slow),
         pytest.param(squares, "functions", marks=pytest.mark.slow),
-        pytest.param(logistic, "label-free", marks=pytest.mark.slow),
+        pytest.param(classes, "label-free", marks=pytest.mark.slow),
     ],
 )
 def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
