@@ -136,7 +136,7 @@ class SVRP(Method):
               + \frac{1}{2\eta}\|w - w_k\|^2
 
     Before each step the reference :math:`\tilde w` becomes w_k with probability p, and g_k the full
-    gradient. There is no σ² floor: :func:`proxyprox.theory.svrp_guarantee`.
+    gradient. There is no σ² floor: docs/proofs.md has the guarantee.
 
     Parameters
     ----------

@@ -5,7 +5,6 @@ question                            function
 ==================================  ==========================================================
 how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
-the same, of SVRP?                  :func:`svrp_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`, the paper's :func:`corollary_plan`
 how many rounds if σ = 0?           :func:`exact_rounds`
 how many inner steps?               :func:`inner_steps_sgd`
@@ -25,10 +24,9 @@ from proxyprox.theory.guarantees import (
     largest_step_size,
     nonconvex_guarantee,
     plan_run,
-    svrp_guarantee,
 )
 
 __all__ = [
     "Plan", "corollary_plan", "exact_rounds", "guarantee", "inner_steps_sgd", "largest_step_size",
-    "nonconvex_guarantee", "plan_run", "similarity_threshold", "svrp_guarantee",
+    "nonconvex_guarantee", "plan_run", "similarity_threshold",
 ]  # fmt: skip

@@ -255,18 +255,12 @@ def nonconvex_guarantee(
 def _step_size(eta: float, delta: float, times: float = 4.0) -> tuple[float, float]:
     """Return η and δ when they meet η ≤ 1/(4δ), the condition of the paper's theorems."""
     eta, delta = constants(eta=eta, delta=delta)
-    if delta > 0:
+    # The caller computed the limit in floating point, too.
+    if delta > 0 and eta > (1 + rounding()) / (times * delta):
+        allowed = f"at most 1/({times:g}*delta) = {1 / (times * delta):.6g}"
         remedy = "Or use a proxy with a smaller delta."
-        limit_step_size(eta, {f"1/({times:g}*delta)": 1 / (times * delta)}, remedy)
+        raise ValueError(message("eta", eta, allowed, remedy))
     return eta, delta
-
-
-def limit_step_size(eta: float, limits: dict[str, float], remedy: str = "") -> None:
-    """Refuse an η above one of the limits, each given with its formula."""
-    for formula, limit in limits.items():
-        # The caller computed the limit in floating point, too.
-        if eta > (1 + rounding()) * limit:
-            raise ValueError(message("eta", eta, f"at most {formula} = {limit:.6g}", remedy))
 
 
 @dataclass(frozen=True)
@@ -569,88 +563,3 @@ def _smallest_integer(holds: Callable[[int], bool], high: float) -> int:
         middle = (low + top) // 2
         low, top = (low, middle) if holds(middle) else (middle + 1, top)
     return top
-
-
-# -- variance reduction ----------------------------------------------------------------------------
-#
-# The published theorem is about another setting, a proximal step on a sampled loss. The statement
-# here is for the method as this package has it, one proxy and sampled target gradients;
-# docs/proofs.md has the proof. h = L − L̂ is δ-smooth and δ_B the expected similarity of a batch:
-# E‖∇h_B(u) − ∇h_B(v)‖² ≤ δ_B²‖u − v‖², h_B = L_B − L̂; the variance may stand in its place.
-
-
-def _quotient(a: float, b: float) -> float:
-    return a / b if b > 0 else math.inf
-
-
-def svrp_guarantee(
-    *, eta: float, steps: int, B: float, initial_gap: float, delta: float, delta_B: float,
-    p: float, mu: float = 0.0,
-) -> float:  # fmt: skip
-    r"""Bound the expected suboptimality of SVRP; no σ² is in it.
-
-    Let L be μ-strongly convex, subproblems solved exactly, renewals independent with probability p,
-    and :math:`\eta \le \min\{1/(2\delta), \sqrt p/(4\delta_B)\}`. With
-    :math:`V = \frac{3B^2}{4\eta} + \frac{2(1-p)}{p}(L(w_0) - L^*)` the mean iterate
-    of a convex loss satisfies
-
-    .. math:: \mathbb{E}L\Bigl(\frac1K\sum_{k=1}^K w_k\Bigr) - L^* \le \frac{2V}{K},
-
-    and the last iterate of a strongly convex one, with
-    :math:`\tau = \min\{\frac{2\eta\mu}{3 + 2\eta\mu}, \frac p4\}`,
-
-    .. math:: \mathbb{E}L(w_K) - L^* \le 2(1-\tau)^K\Bigl(V + \frac{\mu B^2}{2}\Bigr).
-
-    With p the batch's share b/n, ``√(n/b) δ_B/μ`` steps gain a constant factor: the order of SVRS.
-    (Khaled and Jin's rate for SVRP needs ``η ≤ μ/(2δ²)``.)
-
-    Parameters
-    ----------
-    eta : float
-        Step size η.
-    steps : int
-        Number K of outer steps.
-    B : float
-        Distance of the start to a minimiser.
-    initial_gap : float
-        ``L(w_0) − L*``, or an upper bound on it.
-    delta : float
-        Smoothness δ of ``L − L̂``.
-    delta_B : float
-        Expected similarity δ_B of a batch; of b rows drawn independently, that of one row over √b.
-    p : float
-        Probability of a full gradient.
-    mu : float, default 0.0
-        Strong convexity μ of L; 0 for the mean iterate of a convex loss.
-
-    Returns
-    -------
-    float
-        Upper bound on the expected suboptimality.
-
-    Raises
-    ------
-    ValueError
-        If ``eta`` is too large, or an argument is out of its range.
-
-    Examples
-    --------
-    >>> svrp_guarantee(eta=0.5, steps=100, B=1.0, initial_gap=0.5, delta=1.0, delta_B=0.25, p=0.25)
-    0.09
-    >>> bound = svrp_guarantee(
-    ...     eta=0.5, steps=400, B=1.0, initial_gap=0.5, delta=1.0, delta_B=0.25, p=0.25, mu=1.0
-    ... )
-    >>> bound < 1e-9
-    True
-    """
-    eta, B, initial_gap, delta, delta_B, mu = constants(
-        eta=eta, B=B, initial_gap=initial_gap, delta=delta, delta_B=delta_B, mu=mu
-    )
-    steps, p = whole("steps", steps), fraction("p", p)
-    similar, batches = _quotient(0.5, delta), _quotient(math.sqrt(p) / 4, delta_B)
-    limit_step_size(eta, {"1/(2*delta)": similar, "sqrt(p)/(4*delta_B)": batches})
-    start = 3 * B * B / (4 * eta) + 2 * (1 - p) / p * initial_gap
-    if mu == 0:
-        return 2 * start / steps
-    tau = min(2 * eta * mu / (3 + 2 * eta * mu), p / 4)
-    return 2 * math.exp(steps * math.log1p(-tau)) * (start + mu * B * B / 2)
