@@ -71,25 +71,22 @@ def in_a_folder(tmp_path, monkeypatch):
 # name: (what is called, the error, words that the message must hold)
 CASES = {
     # -- w0
-    "w0 NaN": (lambda: solve(w0=[1.0, np.nan]), ValueError, ["w0", "finite", "1 NaN", "at 1"]),
+    "w0 NaN": (lambda: solve(w0=[1.0, np.nan]), ValueError, ["w0", "at 1"]),
     "w0 empty, size unknown": (
-        lambda: solve(plain_target(), pp.problems.Zero(), w0=[]), ValueError,
-        ["w0", "(0,)", "1 or more"]),
-    "w0 long": (lambda: solve(w0=np.ones(3)), ValueError, ["w0", "(3,)", "length 2"]),
+        lambda: solve(plain_target(), pp.problems.Zero(), w0=[]), ValueError, ["w0", "1 or more"]),
+    "w0 long": (lambda: solve(w0=np.ones(3)), ValueError, ["w0", "length 2"]),
     "w0 unknown": (
-        lambda: solve(plain_target(), pp.problems.Zero()), ValueError,
-        ["w0", "None", "starting point"]),
+        lambda: solve(plain_target(), pp.problems.Zero()), ValueError, ["w0", "starting point"]),
     # -- data
     "y text, linear": (
         lambda: pp.linear_regression(X, list("abcabc")), TypeError, ["y", "numeric"]),
     "y three classes": (
         lambda: pp.logistic_regression(X, [0, 1, 2, 0, 1, 2]),
-        ValueError, ["y", "3 classes", "two classes", "softmax_regression"]),
-    "y one class": (
-        lambda: pp.logistic_regression(X, ["a"] * 6), ValueError, ["y", "'a'", "classes="]),
+        ValueError, ["y", "softmax_regression"]),
+    "y one class": (lambda: pp.logistic_regression(X, ["a"] * 6), ValueError, ["y", "classes="]),
     "y unknown class": (
         lambda: pp.logistic_regression(X, [0, 1, 7, 0, 0, 1], classes=(0, 1)),
-        ValueError, ["y", "7 at row 2", "[0, 1]"]),
+        ValueError, ["y", "[0, 1]"]),
     "option misspelt": (
         lambda: pp.logistic_regression(X, [0, 1] * 3, L2=1),
         TypeError, ["logistic_regression has no option 'L2'", "l2, intercept"]),
@@ -101,41 +98,41 @@ CASES = {
         TypeError, ["got the class ProxyProx.", 'Call it: method=ProxyProx(eta="auto").']),
     "a target without labels": (
         lambda: solve(pp.logistic_regression(X), method=None),
-        ValueError, ["y", "None", "Give y", "tell(observations=...)"]),
+        ValueError, ["y", "tell(observations=...)"]),
     "two points, asked once": (
         lambda: solve(Robot(), method=pp.ProxyProx(0.1, correction=pp.corrections.Storm(0.1))),
         TypeError, ["not repeatable", "correction=Plain() or EMA(0.1)"]),
-    "classes missing": (lambda: pp.softmax_regression(X), ValueError, ["classes", "None", "tuple"]),
+    "classes missing": (lambda: pp.softmax_regression(X), ValueError, ["classes", "tuple"]),
     # -- step sizes and settings
     "eta(k) negative": (
-        lambda: solve(method=pp.ProxyProx(lambda k: -1)), ValueError, ["eta(0)", "-1", "schedule"]),
+        lambda: solve(method=pp.ProxyProx(lambda k: -1)), ValueError, ["eta(0)", "schedule"]),
     # -- the call
     "budget uncounted": (
         lambda: solve(steps=None, budget=pp.Budget(cost=5)),
-        ValueError, ["Budget.cost", "5", "Quadratic has no cost"]),
+        ValueError, ["Budget.cost", "Quadratic has no cost"]),
     "budget without proxy": (
         lambda: solve(method=pp.SGD(1), steps=None, budget=pp.Budget(proxy_gradients=5)),
         ValueError, ["Budget.proxy_gradients", "uses no proxy"]),
     "cost negative": (
         lambda: solve(plain_target(cost=lambda b: -1.0), w0=np.ones(2)),
-        ValueError, ["objective.cost(batch)", "-1.0", "zero or more"]),
+        ValueError, ["objective.cost(batch)", "zero or more"]),
     "problem bare": (
         lambda: pp.minimize(quadratic(), method=pp.SGD(1), steps=1),
-        TypeError, ["problem", "a Problem", "Wrap it"]),
+        TypeError, ["problem", "Wrap it"]),
     "proxy one callable": (
         lambda: pp.Problem(quadratic(), abs).proxy.value(X[0]), TypeError, ["proxy(w)", "number"]),
     "checkpoint nowhere": (
         lambda: solve(checkpoint="/nowhere/at/all"),
-        ValueError, ["checkpoint", "/nowhere/at/all", "exists", "Create /nowhere/at"]),
+        ValueError, ["checkpoint", "Create /nowhere/at"]),
     "checkpoint name too long": (
         lambda: solve(checkpoint="/tmp/" + "x" * 300), ValueError, ["checkpoint", "written"]),
     # -- parts that do not fit
     "penalty and Newton": (
         lambda: solve(penalty=pp.L1(0.1), inner=pp.inner.Newton()),
-        TypeError, ["inner=Newton", "L1(", "ProximalGradient()"]),
+        TypeError, ["inner=Newton", "ProximalGradient()"]),
     "Newton without Hessian": (
         lambda: solve(proxy=values_only(), w0=np.ones(2), inner=pp.inner.Newton()),
-        TypeError, ["inner=Newton", "hessian(w)", "FunctionProxy", "LBFGS()"]),
+        TypeError, ["inner=Newton", "LBFGS()"]),
     "descent without smoothness": (
         lambda: solve(proxy=values_only(), w0=np.ones(2), inner=pp.inner.GradientDescent()),
         TypeError, ["smoothness", "Give GradientDescent a step_size"]),
@@ -149,8 +146,8 @@ CASES = {
         lambda: pp.Run.load("x", quadratic()), TypeError, ["problem", "Problem(objective"]),
     # -- points and batches
     "batch out of range": (
-        lambda: pp.linear_regression(X, Y).gradient(np.ones(2), [6]),
-        ValueError, ["batch", "to 5"]),
+        lambda: pp.linear_regression(X, Y).gradient(np.ones(2), [6]), ValueError, ["batch", "to 5"],
+    ),
     # -- advice
     "a robot is named": (
         lambda: pp.audit(pp.Problem(Robot(), quadratic())),

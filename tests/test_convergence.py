@@ -82,30 +82,25 @@ def test_sampled_gradients_have_no_tolerance() -> None:
     assert pp.minimize(noisy, method=pp.DANE(1.0), tol=1e-5).status is pp.Status.CONVERGED
 
 
-@pytest.mark.parametrize("case", ["exact", "penalty", "same", "sampled", "inner"])
-def test_the_method_of_those_who_name_none(case: str) -> None:
-    same = pp.logistic_regression(X, Y, l2=0.1, batch_size=8 if case == "sampled" else None)
-    problems = {
-        "exact": PROBLEM,
-        "inner": PROBLEM,
-        "penalty": pp.Problem(TARGET, NEAR, pp.L1(0.1)),
-        "same": pp.Problem(same, same.label_free()),
-        "sampled": pp.Problem(same, same.label_free()),
-    }
-    given = {"inner": pp.inner.ClosedForm()} if case == "inner" else {}
-    result = pp.minimize(problems[case], steps=3, rng=0, **given)
-    exact = "chosen because the target's gradients are exact"
-    expected = {
-        "exact": exact,
-        "inner": f"DANE(eta='auto') ({exact}",
-        "penalty": f"DANE(eta='auto') ({exact} and there is a",
-        "same": "one step solves it",
-        "sampled": "ProxyProx(eta='auto', correction=Plain()) (the default for sampled",
-    }
-    assert expected[case] in result.method
+SAME, SAMPLED = (pp.logistic_regression(X, Y, l2=0.1, batch_size=size) for size in (None, 8))
+
+
+@pytest.mark.parametrize(
+    ("problem", "given", "words"),
+    [
+        (PROBLEM, {}, "target's gradients are exact"),
+        (PROBLEM, {"inner": pp.inner.ClosedForm()}, "DANE(eta='auto') (chosen"),
+        (pp.Problem(TARGET, NEAR, pp.L1(0.1)), {}, "are exact and there is a"),
+        (pp.Problem(SAME, SAME.label_free()), {}, "one step solves it"),
+        (pp.Problem(SAMPLED, SAMPLED.label_free()), {}, "(the default for sampled"),
+    ],
+)
+def test_the_method_of_those_who_name_none(problem: Any, given: Any, words: str) -> None:
+    result = pp.minimize(problem, steps=3, rng=0, **given)
+    assert words in result.method
     assert result.method in str(result)
     told = "one full gradient (40 samples) would solve" in result.message
-    assert told == (case == "sampled")
+    assert told == (problem.objective is SAMPLED)
     assert "(chosen" not in pp.minimize(PROBLEM, steps=1, method=pp.DANE()).method
 
 

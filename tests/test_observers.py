@@ -77,29 +77,6 @@ def test_a_run_may_end_before_its_first_step():
     assert run(steps=None, budget=99, observers=[StepLimit(4)]).steps == 4
 
 
-@pytest.mark.parametrize("safeguard", [False, True])
-def test_an_observer_that_raises_loses_nothing(tmp_path, safeguard):
-    class Breaks:
-        def after_step(self, state, step):
-            if step.record.k == 2:
-                raise OSError("disk full")
-
-    options = {"checkpoint": tmp_path / "run", "safeguard": safeguard}
-    with pytest.raises(pp.OracleError, match="disk full") as caught:
-        run(observers=[Breaks()], **options)
-    assert caught.value.result.steps == 3
-    resumed, whole = run(**options), run(safeguard=safeguard)
-    assert resumed.w.tobytes() == whole.w.tobytes()
-    assert resumed.ledger.target_gradients == whole.ledger.target_gradients
-
-
-def test_a_resumed_run_shows_its_observers_the_rest(tmp_path):
-    run(observers=[Seen(None, True)], checkpoint=tmp_path / "run")
-    seen = Seen()
-    run(observers=[seen], checkpoint=tmp_path / "run")
-    assert [step.record.k for step in seen.steps] == [2, 3, 4, 5]
-
-
 def test_a_target_that_will_answer_no_more_ends_the_run():
     target = problem().objective
 

@@ -55,24 +55,12 @@ def test_a_wrong_answer_is_refused_and_changes_nothing(answer, kind):
     assert run.ledger.target_gradients == 0
 
 
-FAMILIES = {
-    "linear": (lambda rng: rng.normal(size=40), {}),
-    "logistic": (lambda rng: rng.choice(["no", "yes"], size=40), {"classes": ("no", "yes")}),
-    "softmax": (lambda rng: rng.choice(["a", "b", "c"], size=40), {"classes": ("a", "b", "c")}),
-    "poisson": (lambda rng: rng.poisson(2.0, size=40), {}),
-}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    "method", [pp.ProxyProx(0.5), pp.ProxyProx(0.5, pp.corrections.Storm(0.1))]
-)
-def test_told_labels_equal_told_gradients_bit_for_bit(family, method):
-    rng = np.random.default_rng(0)
-    X, (draw, classes), build = rng.normal(size=(40, 3)), FAMILIES[family], f"{family}_regression"
-    labels, build = draw(rng), getattr(pp, build)
-    options = {"l2": 0.1, "batch_size": 8, **classes}
-    losses = build(X, labels, **options), build(X, **options)
+@pytest.mark.parametrize("correction", [pp.corrections.Plain(), pp.corrections.Storm(0.1)])
+def test_told_labels_equal_told_gradients_bit_for_bit(correction):
+    rng, method = np.random.default_rng(0), pp.ProxyProx(0.5, correction)
+    X, labels = rng.normal(size=(40, 3)), rng.choice(["a", "b", "c"], size=40)
+    options = {"l2": 0.1, "batch_size": 8, "classes": ("a", "b", "c")}
+    losses = pp.softmax_regression(X, labels, **options), pp.softmax_regression(X, **options)
     direct, blind = (
         pp.Run(pp.Problem(one, one.label_free()), method=method, inner=pp.inner.Newton(), rng=1)
         for one in losses

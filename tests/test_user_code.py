@@ -150,19 +150,8 @@ class Penalty:
         return found
 
 
-def test_a_penalty_of_the_user():
-    found = [
-        pp.minimize(
-            pp.Problem(Honest(A, CENTRE), Honest(P, 0 * CENTRE), psi), np.zeros(3), steps=12,
-            method=pp.ProxyProx(1.0), safeguard=True, rng=0,
-        )
-        for psi in (Penalty.own, Penalty())
-    ]  # fmt: skip
-    assert outcome(found[0]) == outcome(found[1])
-
-
-def problem(noise: float = 0.1) -> pp.Problem:
-    return pp.Problem(Honest(A, CENTRE, noise), Honest(P, 0 * CENTRE))
+def problem(noise: float = 0.1, penalty: Any = None) -> pp.Problem:
+    return pp.Problem(Honest(A, CENTRE, noise), Honest(P, 0 * CENTRE), penalty)
 
 
 def test_what_a_run_hands_out():
@@ -237,17 +226,6 @@ class Loop:
         return InnerResult(w, progress)
 
 
-def test_an_inner_solver_of_the_user():
-    found = [
-        pp.minimize(
-            problem(), np.zeros(3), method=pp.ProxyProx(1.0), inner=Loop(in_place), steps=12, rng=0
-        )
-        for in_place in (False, True)
-    ]
-    assert outcome(found[0]) == outcome(found[1])
-    assert np.abs(found[0].w - CENTRE).max() < 1.0
-
-
 @dataclass
 class State:
     w: Any
@@ -277,9 +255,20 @@ class Descent(pp.Method):
         return state
 
 
-def test_a_method_of_the_user():
-    found = [
-        pp.minimize(problem(), np.zeros(3), method=Descent(in_place=in_place), steps=12, rng=0)
-        for in_place in (False, True)
-    ]
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"penalty": psi, "noise": 0.0, "safeguard": True} for psi in (Penalty.own, Penalty())],
+        [{"inner": Loop(in_place)} for in_place in (False, True)],
+        [{"method": Descent(in_place=in_place)} for in_place in (False, True)],
+    ],
+    ids=["penalty", "inner solver", "method"],
+)
+def test_other_parts_of_the_user(parts):
+    found = []
+    for options in parts:
+        call = {"method": pp.ProxyProx(1.0), "steps": 12, "rng": 0, **options}
+        given = problem(call.pop("noise", 0.1), call.pop("penalty", None))
+        found.append(pp.minimize(given, np.zeros(3), **call))
     assert outcome(found[0]) == outcome(found[1])
+    assert np.abs(found[0].w - CENTRE).max() < 1.0

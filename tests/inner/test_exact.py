@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.inner.exact import absolute, find_minimum, minimise_exactly, minimise_in_box
+from proxyprox.inner.exact import find_minimum, minimise_exactly, minimise_in_box
 
 
 @pytest.fixture
@@ -39,13 +39,6 @@ def test_values_that_are_not_finite_are_refused():
     broken = pp.Problem((lambda w: np.nan, lambda w: w), pp.problems.Zero()).objective
     with pytest.raises(pp.inner.NonFiniteError, match="value"):
         minimise_exactly(broken, np.ones(2))
-
-
-def test_the_absolute_value_of_a_matrix_has_those_of_its_eigenvalues():
-    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
-    for values in ([-2.0, 0.5, 3.0], [0.1, 1.0, 2.0]):
-        found = absolute((basis * values) @ basis.T)
-        np.testing.assert_allclose(found, (basis * np.abs(values)) @ basis.T, atol=1e-12)
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(-0.1, 0.2), (-30.0, 30.0), (0.0, np.inf)])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from proxyprox import DANE, L1, SGD, Adam, Problem, ProxyProx, Quadratic, minimize
+from proxyprox import DANE, L1, Adam, Problem, ProxyProx, Quadratic, minimize
 from proxyprox.corrections import EMA, Mean, Plain, Storm
 from proxyprox.methods import Momentum
 from proxyprox.stopping import Residual
@@ -36,18 +36,6 @@ def gradient(w, noise):
 
 def run(method, steps=6, **options):
     return minimize(Problem(TARGET, PROXY), W0, method=method, steps=steps, rng=7, **options)
-
-
-@pytest.mark.parametrize("eta", [0.1, lambda k: 0.3 / (k + 1)])
-def test_sgd_is_the_gradient_step(eta):
-    w = W0
-    for k, noise in enumerate(noises(6)):
-        w = w - (eta(k) if callable(eta) else eta) * TARGET.gradient(w, noise)
-    result = run(SGD(eta))
-    # The objective's own gradient, so that equality is to the last bit.
-    np.testing.assert_array_equal(result.w, w)
-    assert result.ledger.target_gradients == 6
-    assert result.ledger.proxy_gradients <= 6
 
 
 def soft(v, threshold):

@@ -288,16 +288,6 @@ def test_a_target_that_is_not_finite_at_the_proxys_minimum_is_asked_at_w0(parts,
             np.testing.assert_array_equal(again.w, result.w)
 
 
-def test_a_target_that_is_not_finite_at_w0_either_is_a_failure():
-    target, proxy = quadratics()
-    problem = pp.Problem(with_holes(target, lambda w: False), proxy)
-    result = pp.minimize(problem, np.ones(12))
-    assert result.status is pp.Status.TARGET_NOT_FINITE
-    assert not result.success
-    assert result.ledger.target_gradients == 2
-    np.testing.assert_array_equal(result.w, np.ones(12))
-
-
 @pytest.mark.parametrize("fault", [math.nan, math.inf, 0.0, 1e300])
 @pytest.mark.parametrize("size", ["matrix", "applied"])
 def test_a_hessian_that_is_of_no_use_at_some_points_is_survived(size, fault, monkeypatch):

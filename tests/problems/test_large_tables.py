@@ -98,17 +98,6 @@ def test_a_run_of_a_loss_alone_resumes_bit_for_bit(tmp_path):
     assert_resumes(tmp_path / "run", loss, at=2, steps=None)
 
 
-def test_ask_and_tell_end_where_the_model_says():
-    X, z, rng = table()
-    loss = pp.logistic_regression(X, z + rng.logistic(size=len(z)) > 0, l2=1e-6)
-    run = pp.Run(pp.Problem(loss, loss.subsample(600, rng=0)))
-    while not run.converged() and run.steps < 30:
-        w = run.ask().points[0]
-        run.tell(loss.gradient(w), value=loss.value(w))
-    assert gap(loss, run.result(pp.Status.CONVERGED).w) < 1e-8
-    assert run.steps < 12
-
-
 def test_offsets_are_columns_whose_parameter_is_one():
     X, z, rng = table(3000, 4)
     known = rng.normal(size=3000)
