@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from several_pendulum import Pendulum, calls_to, least_of
 
 TABLES = ("a9a", "wide", "heavy", "mushrooms", "generated")
 DRAWS = range(200, 205)
+STEPS = 500
 LEVELS = (1e-2, 5e-3)
 FOLDER = "docs/results/several_proxies"
 CODE = [
@@ -105,7 +107,7 @@ def sampled() -> list[dict[str, Any]]:
                     return bool(seen[-1][1] <= LEVELS[-1])
 
                 problem = pp.Problem(objective, proxy)
-                pp.minimize(problem, steps=500, rng=draw, callback=look)
+                pp.minimize(problem, steps=STEPS, rng=draw, callback=look)
                 counts[label] = [next((g for g, v in seen if v <= e), None) for e in LEVELS]
             rows.append({"table": name, "draw": draw, "levels": LEVELS, "gradients": counts})
             print(rows[-1], flush=True)
@@ -224,15 +226,18 @@ def within_limit(record: Path) -> str:
 
 
 def most_gradients(record: Path) -> str:
-    """Return the most gradients of batches, as a multiple of the best single proxy's."""
+    """Return the most gradients of batches, as a multiple of the best single proxy's.
+
+    A run that did not arrive counts as infinite.
+    """
     shares = []
     for row in _rows(record):
-        counts = row["gradients"]
-        pairs = zip(
-            counts["fitted"], zip(*(counts[name] for name in GOOD), strict=True), strict=True
-        )
-        shares += [own / min(others) for own, others in pairs]
-    return f"{max(shares):.2f} times"
+        counts = {k: [math.inf if g is None else g for g in v] for k, v in row["gradients"].items()}
+        others = zip(*(counts[name] for name in GOOD), strict=True)
+        shares += [own / min(o) for own, o in zip(counts["fitted"], others, strict=True)]
+    missed = sum(map(math.isinf, shares))
+    most = f"{max(share for share in shares if share < math.inf):.2f} times"
+    return f"{most} ({missed} of {len(shares)} had not arrived after {STEPS} steps)"
 
 
 def eight_behind(record: Path) -> str:
