@@ -8,7 +8,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox import simulation as sim
-from tests.simulation.cart_world import Pair, World, cart, cost, resets
+from tests.simulation.cart_world import Pair, World, cart, cost, features, resets
 
 W = np.array([-0.6, -0.5, 0.1])
 FLAT = sim.Policy(lambda w, x, t: (w[:, :2] * x).sum(axis=1), 3, 1)
@@ -147,6 +147,26 @@ def test_no_step_is_longer_than_the_change_that_is_allowed(world):
     sim.tune(world.target(), world.proxy, seen[0], rollouts=8, change=0.2, **follow)
     # From the accepted point, which is the one before where nothing was turned back.
     assert all(np.linalg.norm(b - a) <= 0.2 + 1e-9 for a, b in pairwise(seen))
+
+
+def test_with_scales_the_tuning_does_not_depend_on_the_units_of_parameters():
+    world, units, found = World(), np.array([1.0, 1e-3, 30.0]), {}
+    start = np.array([-0.5, -0.5, 0.1])
+    for factors in (np.ones(3), units):
+        policy = sim.LinearPolicy(lambda x, t, by=factors: features(x, t) / by, 3, 1)
+        task = replace(world.task, policy=policy)
+        proxy = sim.SimulatorProxy(task, cart(), resets, count=4)
+        for scales in (None, factors):
+            target = sim.RolloutObjective(task, world.robot, sim.TrajectoryAdjoint(proxy))
+            tuned = sim.tune(target, proxy, factors * start, rollouts=10, scales=scales)
+            found[factors[1], scales is None] = tuned.w / factors
+    assert not np.allclose(found[1.0, True], start, rtol=0.1)
+    assert found[1.0, False] == pytest.approx(found[1.0, True], rel=1e-6)
+    assert found[1e-3, False] == pytest.approx(found[1.0, True], rel=1e-2)
+    before = world.robot.count
+    with pytest.raises(ValueError, match="scales"):
+        sim.tune(world.target(), world.proxy, rollouts=10, scales=[1, 1, 0], identify=True)
+    assert world.robot.count == before
 
 
 def test_a_journal_of_another_task_is_refused(world, tmp_path):

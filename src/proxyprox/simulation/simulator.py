@@ -194,9 +194,10 @@ class SimulatorProxy:
             )
         return found
 
-    def top_curvature(self, w: Vector) -> float:
-        """Return the largest eigenvalue of the Gauss–Newton Hessian."""
-        return float(np.linalg.eigvalsh(self.hessian(w))[-1])
+    def top_curvature(self, w: Vector, units: Any = 1.0) -> float:
+        """Return the largest eigenvalue of the Gauss–Newton Hessian, parameters in such units."""
+        sizes = np.broadcast_to(units, self.dim)
+        return float(np.linalg.eigvalsh(self.hessian(w) * np.outer(sizes, sizes))[-1])
 
     # -- identification -----------------------------------------------------------------------
 

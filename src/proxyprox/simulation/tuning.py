@@ -17,7 +17,7 @@ from proxyprox._util.arrays import Vector, all_finite, digest, dot, norm
 from proxyprox._util.validation import count_words, message
 from proxyprox.checkpoint import Checkpoint
 from proxyprox.inner import Newton
-from proxyprox.inner.base import NonFiniteError
+from proxyprox.inner.base import InnerResult, NonFiniteError, Subproblem
 from proxyprox.methods.base import Answers, Method, OuterStep, Request
 from proxyprox.minimization import OracleError, Watcher, minimize
 from proxyprox.observers import Ending
@@ -39,6 +39,36 @@ from proxyprox.stopping import Relative, Steps
 
 # Steps of Gauss and Newton in the simulator for each real step.
 INNER_STEPS = 5
+
+
+class _InUnits(Subproblem):
+    """A subproblem whose distances are measured in units of the parameters."""
+
+    def __init__(self, phi: Subproblem, units: Vector) -> None:
+        super().__init__(phi.proxy, phi.linear, phi.centre, phi.eta)
+        self._pulls = self.pull / units**2
+
+    def value(self, w: Vector) -> float:
+        away = w - self.centre
+        model = float(self.proxy.value(w))
+        return model + float(dot(self.linear, away) + dot(self._pulls * away, away) / 2)
+
+    def gradient(self, w: Vector) -> Vector:
+        return self.proxy.gradient(w) + self.linear + self._pulls * (w - self.centre)
+
+    def hessian(self, w: Vector) -> Any:
+        return self.proxy.hessian(w) + np.diag(self._pulls)
+
+
+@dataclass(frozen=True)
+class _NewtonInUnits(Newton):
+    """Newton's method for steps whose lengths are measured in units of the parameters."""
+
+    units: tuple[float, ...] = ()
+
+    def solve(self, phi: Subproblem, *args: Any) -> InnerResult:
+        """Solve the subproblem with distances in those units."""
+        return super().solve(_InUnits(phi, np.asarray(self.units)), *args)
 
 
 @dataclass(frozen=True)
@@ -341,12 +371,13 @@ def tune(
         first gradient, retrain in it, from the old policy and from zero, and go on from there.
     eta : float, optional
         Step size; by default 30 over the simulator's largest curvature at the start, 10 over it
-        after identification.
+        after identification, both in units of ``scales``.
     change : float, optional
         The largest change of the policy in a step, as a norm in units of ``scales``; by default the
         norm of the first policy.
     scales : sequence of float, optional
-        A typical size of each parameter, if they have different units.
+        A typical size of each parameter, if they have different units: with them the tuning does
+        not depend on the units.
     tolerance : float
         Relative increase of the observed cost that noise may explain, and by which the answer's
         cost may exceed that of the first policy.
@@ -383,6 +414,7 @@ def tune(
     """
     rollouts = check.whole("rollouts", rollouts, target.estimator.rollouts)
     units = None if scales is None else tuple(check.vector("scales", scales, target.dim).tolist())
+    guard = GuardedProxyProx(1.0 if eta is None else eta, change, tolerance, units)
     seed = check.whole("rng", rng, 0)
     names: list[str] = []
     if identify is not False:
@@ -415,18 +447,19 @@ def tune(
 
     def plan() -> Vector:
         """Return the step size, and the first trial if the simulator was fitted."""
-        top = proxy.top_curvature(start)
+        top = proxy.top_curvature(start, 1.0 if units is None else units)
         scale = TUNING.eta if found is None else TUNING.eta_fitted
         own = scale / top if math.isfinite(top) and top > 0 else 1.0
         return np.append(own, [] if found is None else _retrained(proxy, start))
 
-    own, *first = target.journal.remember(f"plan {seed} {about} {names}", plan).tolist()
-    method = GuardedProxyProx(
-        own if eta is None else eta, change, tolerance, units, tuple(first) or None
-    )
+    own, *first = target.journal.remember(
+        f"plan {seed} {about} {names} {units or ''}".rstrip(), plan
+    ).tolist()
+    method = replace(guard, eta=own if eta is None else eta, first=tuple(first) or None)
     checks = _Checks(target, proxy, start, tolerance, rollouts, seed)
     result = minimize(
-        Problem(target, proxy), start, method=method, inner=Newton(),
+        Problem(target, proxy), start, method=method,
+        inner=Newton() if units is None else _NewtonInUnits(units=units),
         stop=Steps(INNER_STEPS) | Relative(1e-2), rng=seed,
         budget=Budget(target_samples=rollouts), observers=[checks], callback=callback,
         checkpoint=None if checkpoint is None else Checkpoint(checkpoint, every_steps=1),
