@@ -179,6 +179,15 @@ def test_torch_and_numpy_are_not_mixed():
         solve(target, target, w0=torch.zeros(2))
 
 
+def test_other_dtypes_are_refused_before_anything_is_paid():
+    one, other = (pp.Quadratic(np.eye(2, dtype=dtype)) for dtype in (np.float32, np.float64))
+    for proxy in (other, [other, other], [one, other], pp.linear_regression(X, Y)):
+        with pytest.raises(TypeError, match="prox"):
+            pp.Problem(one, proxy)
+    with pytest.raises(TypeError, match="w0"):
+        pp.Run(pp.Problem(one, one), np.zeros(2))
+
+
 @pytest.mark.parametrize("second", [quadratic(), lambda w: 0.0])
 def test_a_proxy_in_the_place_of_the_start_is_told_where_it_belongs(second):
     with pytest.raises(

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_numpy_array
 
 from proxyprox._util.arrays import Matrix, Vector, copy_array, rounding, to_numpy, zeros_like
 from proxyprox._util.validation import (
@@ -303,6 +302,12 @@ class Problem:
             allowed = f"of as many parameters as the objective, {dims[0]}"
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
+        starts = [facts_of(part).start for part in (self.objective, self.proxy)]
+        kinds = [start.dtype for start in starts if start is not None]
+        if len(kinds) == 2 and kinds[0] != kinds[1]:
+            allowed = f"of the objective's dtype, {kinds[0]}"
+            remedy = "Convert the data of one of them."
+            raise TypeError(message("proxy", Words(f"dtype {kinds[1]}"), allowed, remedy))
         self._pass_on_limits()
 
     def _pass_on_limits(self) -> None:
@@ -465,9 +470,7 @@ def starting_point(problem: Problem, w0: Vector | None) -> Vector:
     start = check_vector("w0", w0, size)
     for own in known:
         zeros = start if own is None else own
-        # NumPy converts between its dtypes; other libraries refuse, deep inside.
-        alike = is_numpy_array(start) or start.dtype == zeros.dtype
-        if type(start) is not type(zeros) or not alike:
+        if type(start) is not type(zeros) or start.dtype != zeros.dtype:
             got = Words(f"a {type(start).__name__} of dtype {start.dtype}")
             allowed = f"a {type(zeros).__name__} of dtype {zeros.dtype}, as the data is"
             raise TypeError(message("w0", got, allowed, "Convert it, or leave w0 out."))
