@@ -303,8 +303,9 @@ class Problem:
             remedy = "Build both from the same columns (and the same intercept setting)."
             raise ValueError(message("proxy", Words(f"{dims[1]} parameters"), allowed, remedy))
         starts = [facts_of(part).start for part in (self.objective, self.proxy)]
-        kinds = [start.dtype for start in starts if start is not None]
-        if len(kinds) == 2 and kinds[0] != kinds[1]:
+        kinds = [getattr(start, "dtype", None) for start in starts]
+        # A mixture of libraries is named when the run begins.
+        if type(starts[0]) is type(starts[1]) and kinds[0] != kinds[1]:
             allowed = f"of the objective's dtype, {kinds[0]}"
             remedy = "Convert the data of one of them."
             raise TypeError(message("proxy", Words(f"dtype {kinds[1]}"), allowed, remedy))
