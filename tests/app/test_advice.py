@@ -73,3 +73,4 @@ def test_a_budget_is_shown_and_not_changed(invoke, tmp_path):
         done = invoke("budget", other, "--json", code=2)
         assert json.loads(done.stdout)["exit_code"] == 2
         assert "cannot be used" in done.stderr
+        assert (other.read_bytes() if other.exists() else None) == content

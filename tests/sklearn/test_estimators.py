@@ -185,6 +185,9 @@ def test_names_of_columns(binary, kind):
     turned, strange = frame[list("fedcba")], frame.rename(columns={"a": "z"})
     model = clone(kind(alpha=0.1, cv=2))
     model.fit(frame[:90], y[:90], X_proxy=frame[90:])
+    assert model.feature_names_in_.tolist() == list("abcdef")
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(strange)
     for other in (turned, strange):
         with pytest.raises(ValueError, match=r"X_proxy must be "):
             model.fit(frame[:90], y[:90], X_proxy=other[90:])
