@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_refused(invoke, tmp_path):
         assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
-# -- text of a stranger, in files and on the command line: shown by every command, never obeyed -----
+# -- text of a stranger, in files and on the command line: shown by every command, never obeyed ---
 
 HOSTILE = "\x1b[31m\x1b]0;owned\x07\x9b2J\r\x08\u202e\u2066\u200f[red][/link]"
 ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200f\u202a-\u202e\u2066-\u2069]")

@@ -14,15 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from proxyprox.private import (
-    PrivacyBudget,
-    PrivacyBudgetError,
-    PrivateFitWarning,
-    PrivateLogisticRegression,
-    PrivatePoissonRegressor,
-    PrivateRidge,
-    gaussian_epsilon,
-)
+from proxyprox import private as dp
 
 COSTS = {"epsilon": 1.0, "delta": 1e-5, "n_nominal": 2000}
 
@@ -45,11 +37,11 @@ def public(parts):
 
 @pytest.fixture
 def memory():
-    return PrivacyBudget(epsilon=1.0, delta=1e-5)
+    return dp.PrivacyBudget(epsilon=1.0, delta=1e-5)
 
 
 def logistic(**options):
-    return PrivateLogisticRegression(**{**COSTS, "classes": (0, 1), **options})
+    return dp.PrivateLogisticRegression(**{**COSTS, "classes": (0, 1), **options})
 
 
 def of_tables(parts, change):
@@ -117,7 +109,7 @@ def test_odd_private_rows_count_as_absent_and_never_raise(parts, public, repeate
     np.testing.assert_array_equal(fit([*X, *odd, X[0]], [*y, *[1] * len(odd), "unknown"]), before)
     frame = pytest.importorskip("pandas").DataFrame([*X, [10**400, 0.0, 0.0]])
     np.testing.assert_array_equal(fit(frame, [*y, 1]), before)
-    with pytest.warns(PrivateFitWarning, match="n_nominal"):
+    with pytest.warns(dp.PrivateFitWarning, match="n_nominal"):
         nothing = logistic().fit(np.empty((0, 3)), [], **public)
     assert np.isfinite(nothing.coef_).all()
 
@@ -128,8 +120,8 @@ def test_regressions(rows):
     z = X @ [1.0, -0.5, 0.25]
     costs = {**COSTS, "epsilon": 5.0}
     for model, y, slow in (
-        (PrivateRidge, z + rng.normal(size=len(z)), Ridge(alpha=1e-3)),
-        (PrivatePoissonRegressor, rng.poisson(np.exp(z)), PoissonRegressor(alpha=1e-6)),
+        (dp.PrivateRidge, z + rng.normal(size=len(z)), Ridge(alpha=1e-3)),
+        (dp.PrivatePoissonRegressor, rng.poisson(np.exp(z)), PoissonRegressor(alpha=1e-6)),
     ):
         parts = (X[400:], y[400:], X[:400], y[:400])
         private = model(**costs).fit(*parts)
@@ -242,7 +234,7 @@ def test_frames_have_the_columns_of_the_public_ones(parts, memory):
 
 
 def test_a_budget_is_shared_by_clones_and_a_name_repeats_one_fit(parts, public, tmp_path):
-    budget = PrivacyBudget(tmp_path / "budget.sqlite", epsilon=1.6, delta=1e-5)
+    budget = dp.PrivacyBudget(tmp_path / "budget.sqlite", epsilon=1.6, delta=1e-5)
     model = logistic(budget=budget, name="fit")
     each = model.plan(**public).guarantee.releases
     one, again = (model.fit(**parts).coef_ for _ in range(2))
@@ -253,7 +245,7 @@ def test_a_budget_is_shared_by_clones_and_a_name_repeats_one_fit(parts, public, 
     assert copy.name is None
     assert copy.budget is budget
     assert (copy.fit(**parts).coef_ != one).any()
-    with pytest.raises(PrivacyBudgetError, match="overspent"):
+    with pytest.raises(dp.PrivacyBudgetError, match="overspent"):
         clone(model).fit(**parts)
     assert budget.spent.releases == 2 * each
     with pytest.raises(ValueError, match="name"):
@@ -262,20 +254,20 @@ def test_a_budget_is_shared_by_clones_and_a_name_repeats_one_fit(parts, public, 
 
 def test_fits_without_a_budget_are_added_up_over_clones(parts):
     model = logistic().fit(**parts)
-    with pytest.warns(PrivateFitWarning, match="2 fits"):
+    with pytest.warns(dp.PrivateFitWarning, match="2 fits"):
         clone(model).fit(**parts)
     last = clone(model).fit(**parts)
     assert last.privacy_.epsilon == pytest.approx(1.0)
     text = str(last.privacy_)
     assert "3 fits" in text
     together = float(text.split("together ε = ")[1].split()[0])
-    assert together == pytest.approx(gaussian_epsilon(0.2681 * 3**0.5, 1e-5), rel=0.01)
+    assert together == pytest.approx(dp.gaussian_epsilon(0.2681 * 3**0.5, 1e-5), rel=0.01)
 
 
 @pytest.mark.filterwarnings("ignore::proxyprox.private.PrivateFitWarning")
 def test_a_pipeline_and_a_search_on_one_budget(parts, public, tmp_path):
     frozen = FrozenEstimator(StandardScaler().fit(public["X_public"]))
-    budget = PrivacyBudget(tmp_path / "budget.sqlite", epsilon=3.0, delta=1e-5)
+    budget = dp.PrivacyBudget(tmp_path / "budget.sqlite", epsilon=3.0, delta=1e-5)
     with config_context(enable_metadata_routing=True):
         model = logistic(budget=budget).set_fit_request(X_public=True, y_public=True)
         pipeline = make_pipeline(frozen, model, transform_input=["X_public"])
@@ -315,7 +307,7 @@ def test_rows_that_are_not_as_many_as_said_are_noticed_and_do_no_harm(rows, trut
     X, y = np.vstack([X] * 9), np.tile(y, 9)
     public = {"X_public": X[:400].copy(), "y_public": y[:400].copy() if labelled else None}
     model = logistic(n_nominal=truth)
-    with pytest.warns(PrivateFitWarning, match="n_nominal"):
+    with pytest.warns(dp.PrivateFitWarning, match="n_nominal"):
         model.fit(X[400:], y[400:], **public)
     assert model.rows_ == pytest.approx(len(y) - 400, abs=250)
     assert model.privacy_.epsilon == pytest.approx(1.0)
@@ -326,7 +318,7 @@ def test_rows_that_are_not_as_many_as_said_are_noticed_and_do_no_harm(rows, trut
 def test_a_bound_below_most_public_rows_is_said_and_cuts_predictions_too(parts, public):
     raw = of_tables(parts, lambda X: 300 * X)
     model = logistic(bound=4.0)
-    with pytest.warns(PrivateFitWarning, match="bound"):
+    with pytest.warns(dp.PrivateFitWarning, match="bound"):
         model.fit(**raw)
     assert log_loss(model, raw["X"], raw["y"]) < 0.69
     far = 1e9 * np.eye(3)

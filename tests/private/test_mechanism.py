@@ -8,18 +8,11 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
-from proxyprox.private import (
-    JamesStein,
-    Metric,
-    PrivacyBudget,
-    PrivacyBudgetError,
-    Private,
-    PrivateRows,
-)
+from proxyprox import private as dp
 from proxyprox.private.mechanism import draw_noise
 from proxyprox.problems.families import Linear, Logistic, Poisson, Softmax
 
-METRIC = Metric(np.diag([1.0, 0.2, 0.01]), damping=0.05)
+METRIC = dp.Metric(np.diag([1.0, 0.2, 0.01]), damping=0.05)
 ZERO = np.zeros(3)
 
 
@@ -40,30 +33,33 @@ def test_clipped_sums_are_those_of_a_loop(rows, metric, sparse, classes):
     family, w, whitened = Logistic((0, 1)), np.array([0.3, -0.1, 1.0]), METRIC
     if classes == 3:
         family, y = Softmax(("a", "b", "c")), np.array(["a", "b", "c"])[np.arange(40) % 3]
-        w, whitened = np.linspace(-1, 1, 9), Metric(np.diag(np.linspace(0.01, 1, 9)), damping=0.1)
+        w, whitened = (
+            np.linspace(-1, 1, 9),
+            dp.Metric(np.diag(np.linspace(0.01, 1, 9)), damping=0.1),
+        )
     whitened = whitened if metric else None
     table = scipy.sparse.csr_array(X) if sparse else X
-    found = PrivateRows(table, y, family).clipped_sum(w, clip=0.4, metric=whitened)
+    found = dp.PrivateRows(table, y, family).clipped_sum(w, clip=0.4, metric=whitened)
     np.testing.assert_allclose(found, slow_sum(X, y, family, w, 0.4, whitened))
 
 
 def test_without_noise_and_clip_it_is_the_gradient(rows):
-    loss, private = pp.logistic_regression(*rows, l2=0.3), PrivateRows(*rows, Logistic((0, 1)))
+    loss, private = pp.logistic_regression(*rows, l2=0.3), dp.PrivateRows(*rows, Logistic((0, 1)))
     given = {"epsilon": 1e9, "delta": 1e-5, "releases": 1, "n_nominal": len(rows[1])}
     w = np.array([1.0, 2.0, 3.0])
-    found = Private(private, **given, clip=1e3, l2=0.3).gradient(w)
+    found = dp.Private(private, **given, clip=1e3, l2=0.3).gradient(w)
     np.testing.assert_allclose(found, loss.gradient(w), atol=1e-2)
 
 
 @pytest.mark.parametrize("family", [Linear(), Poisson()])
 def test_numeric_labels_never_raise_and_are_bounded(rows, family):
     y = [1.0, np.nan, -3.0, 1e300, np.inf, "x"]
-    private = PrivateRows(rows[0][:6], y, family, label_bound=4.0)
+    private = dp.PrivateRows(rows[0][:6], y, family, label_bound=4.0)
     assert np.linalg.norm(private.clipped_sum(np.array([500.0, 900.0, 800.0]), clip=0.5)) <= 3.0
 
 
 def test_noise_has_the_calibrated_size(rows, make):
-    exact = PrivateRows(rows[0][:500], rows[1][:500], Logistic((0, 1)))
+    exact = dp.PrivateRows(rows[0][:500], rows[1][:500], Logistic((0, 1)))
     exact, K = exact.clipped_sum(ZERO, clip=1.0, metric=METRIC), 400
     target = make(releases=K, metric=METRIC)
     noise = np.array([METRIC.whiten(target.gradient(ZERO)) - exact / 500 for _ in range(K)])
@@ -109,7 +105,7 @@ def test_uses_that_are_not_in_the_plan_are_refused_before_anything_is_spent(make
         (lambda: target.second_moments(clip=1.0), "moments"),
         (lambda: target.count_rows(), "count"),
     ):
-        with pytest.raises(PrivacyBudgetError, match=word):
+        with pytest.raises(dp.PrivacyBudgetError, match=word):
             refused()
     assert target.spent.releases == 1
 
@@ -135,25 +131,25 @@ def test_a_count_and_moments_are_paid_for_and_sums_divided_by_it(rows, make):
 
 def test_matched_clipping_takes_the_public_bias_off(rows):
     X, y = rows
-    public, private = pp.logistic_regression(X, y), PrivateRows(X, y, Logistic((0, 1)))
+    public, private = pp.logistic_regression(X, y), dp.PrivateRows(X, y, Logistic((0, 1)))
     settings = {"epsilon": 1e7, "delta": 1e-5, "releases": 1, "n_nominal": len(y), "clip": 0.2}
     w = np.array([0.5, 0.5, -0.5])
     before, error = (
-        np.linalg.norm(Private(private, matched=m, **settings).gradient(w) - public.gradient(w))
+        np.linalg.norm(dp.Private(private, matched=m, **settings).gradient(w) - public.gradient(w))
         for m in (None, public)
     )
     assert error < 1e-2 < before
 
 
 def test_james_stein_shrinks_noise_and_keeps_signal():
-    metric = Metric(np.diag([1.0, 0.2, 0.01]), damping=1e-9)
-    rule = JamesStein(metric, noise=1.0)
+    metric = dp.Metric(np.diag([1.0, 0.2, 0.01]), damping=1e-9)
+    rule = dp.JamesStein(metric, noise=1.0)
     signal = metric.unwhiten(np.array([100.0, 0.0, 0.0]))
     np.testing.assert_allclose(rule.estimate(rule(signal, None, None, 0)), signal, rtol=1e-3)
     weak = metric.unwhiten(np.array([0.5, 0.5, 0.5]))
     assert not rule.estimate(rule(weak, None, None, 0)).any()
     # What public rows explain is expected, whether it is seen or not.
-    expecting = JamesStein(metric, noise=1.0, expected=1 / 3)
+    expecting = dp.JamesStein(metric, noise=1.0, expected=1 / 3)
     np.testing.assert_allclose(expecting.estimate(expecting(weak, None, None, 0)), weak / 2)
     memory = None
     for k in range(3):
@@ -164,7 +160,7 @@ def test_james_stein_shrinks_noise_and_keeps_signal():
 BAD = [
     ("epsilon", {"epsilon": 0.0}), ("delta", {"delta": 1 / 500}), ("clip", {"clip": 0.0}),
     ("clip", {"clip": 1e200}), ("n_nominal", {"n_nominal": 0}), ("releases", {"releases": 10**9}),
-    ("metric", {"metric": Metric(np.eye(2), 1.0)}),
+    ("metric", {"metric": dp.Metric(np.eye(2), 1.0)}),
     ("metric", {"metric": 5}), ("moments", {"moments": 1.0}),
     ("moments", {"count": 0.6, "moments": 0.6}), ("matched", {"matched": 5}), ("name", {"name": 5}),
     ("budget", {"budget": 5}),
@@ -177,12 +173,12 @@ def test_bad_arguments_are_named(make, rows):
     plain = {"epsilon": 1.0, "delta": 1e-5, "releases": 1, "n_nominal": 5, "clip": 1.0}
     calls = [(word, lambda options=options: make(**options)) for word, options in BAD]
     calls += [
-        ("hessian", lambda: Metric(np.full((2, 2), np.nan), 1.0)),
-        ("y must", lambda: PrivateRows(X, y[:-1], family)),
-        ("X must", lambda: PrivateRows(X[0], y[:1], family)),
-        ("label_bound", lambda: PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan)),
-        ("objective", lambda: Private(5, **plain)),
-        ("noise", lambda: JamesStein(METRIC, noise=math.nan)),
+        ("hessian", lambda: dp.Metric(np.full((2, 2), np.nan), 1.0)),
+        ("y must", lambda: dp.PrivateRows(X, y[:-1], family)),
+        ("X must", lambda: dp.PrivateRows(X[0], y[:1], family)),
+        ("label_bound", lambda: dp.PrivateRows(X, X[:, 0], Linear(), label_bound=math.nan)),
+        ("objective", lambda: dp.Private(5, **plain)),
+        ("noise", lambda: dp.JamesStein(METRIC, noise=math.nan)),
     ]
     for word, call in calls:
         with pytest.raises((TypeError, ValueError), match=word):
@@ -208,7 +204,7 @@ class CountedRows:
         return read
 
 
-class Peeking(Private):
+class Peeking(dp.Private):
     """A mechanism that reads the rows twice for one charge."""
 
     def gradient(self, w, batch=None):
@@ -221,9 +217,9 @@ class Peeking(Private):
 def counted(rows):
     """Return a function that makes rows that are counted, and an objective on them."""
 
-    def make(cls=Private, **options):
-        budget = PrivacyBudget(epsilon=1.0, delta=1e-5)
-        table = CountedRows(PrivateRows(*(part[:60] for part in rows), Logistic((0, 1))), budget)
+    def make(cls=dp.Private, **options):
+        budget = dp.PrivacyBudget(epsilon=1.0, delta=1e-5)
+        table = CountedRows(dp.PrivateRows(*(part[:60] for part in rows), Logistic((0, 1))), budget)
         given = {"epsilon": 1.0, "delta": 1e-5, "n_nominal": 60, "clip": 1.0, "budget": budget}
         return table, cls(table, releases=4, **given, **options)
 
@@ -238,7 +234,7 @@ def test_rows_are_accessed_once_for_each_charge(rows, counted):
     assert target.budget.spent.releases == 4
     assert result.values is None
     assert result.ledger.epsilon == pytest.approx(1.0)
-    with pytest.raises(PrivacyBudgetError, match="planned"):
+    with pytest.raises(dp.PrivacyBudgetError, match="planned"):
         target.gradient(np.zeros(3))
     table, target = counted(moments=0.1)
     target.second_moments(clip=1.0)

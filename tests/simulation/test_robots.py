@@ -293,7 +293,7 @@ def test_the_simulators_minimum_has_a_small_gradient_or_a_warning(world):
         world.proxy.minimum(np.array([-3.0, 0.5, 2.0]), steps=1)
 
 
-# -- mistakes are found before a rollout is paid for, and nothing wrong is stored -------------------
+# -- mistakes are found before a rollout is paid for, and nothing wrong is stored -----------------
 
 
 def test_costs_of_a_journal_are_those_of_the_task_as_it_is_now(world, tmp_path):
