@@ -1,4 +1,4 @@
-"""Summaries, figures and pages of a made-up experiment; pages are whole, self-contained and safe."""
+"""Summaries, figures and pages of a made-up experiment; pages are self-contained and safe."""
 
 import getpass
 import html.parser
