@@ -28,7 +28,7 @@ test_dask: $(VENV)/.dask   ## install Dask too, and run the tests of tables on i
 	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q tests/dask src/proxyprox/dask
 
 test_integrations: $(VENV)/.integrations   ## install MLflow and transformers too, and run the tests of their examples
-	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q -rs tests/test_examples.py tests/torch/test_monitor.py
+	OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -q -rs tests/test_examples.py tests/torch/test_frameworks.py
 
 test_kernel: $(VENV)/.test   ## doctests and tests of equal bits on another CPU's kernels, whose last digits differ
 	OPENBLAS_CORETYPE=Nehalem OMP_NUM_THREADS=1 $(PYTEST) src experiments $(EXACT)
