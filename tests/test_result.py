@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.runs import logistic
 
 A, B = np.diag([1.0, 10.0, 100.0]), np.array([1.0, -2.0, 3.0])
 PROXY = pp.Quadratic(A + 0.1 * np.eye(3))
@@ -40,13 +41,6 @@ class Counted:
 
     def _both(self, w, batch=None):
         return self.value(w), self.gradient(w)
-
-
-def logistic(dtype=np.float64, **options):
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((200, 5)).astype(dtype)
-    y = (X @ np.arange(5) + rng.logistic(size=200) > 0).astype(dtype)
-    return pp.logistic_regression(X, y, l2=1e-3, **options)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +86,7 @@ def test_calls_for_differences_count_as_values():
 
 
 def test_the_loss_includes_the_penalty_and_is_nan_if_unknown():
-    target, penalty = logistic(), pp.L1(0.05)
+    target, penalty = logistic(200, 5, l2=1e-3), pp.L1(0.05)
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0), penalty=penalty))
     assert result.fun == pytest.approx(target.value(result.x) + penalty.value(result.x))
     silent = pp.FunctionObjective(lambda w: A @ w - B)
@@ -154,7 +148,7 @@ def pyplot(monkeypatch):
 
 
 def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_path):
-    target = logistic()
+    target = logistic(200, 5, l2=1e-3)
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)))
     ax = result.plot()
     assert "loss" in ax.get_ylabel()
@@ -164,7 +158,7 @@ def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_p
     assert lowest[-1] == pytest.approx(result.fun)
     assert list(line.get_xdata()) == list(range(1, result.njev + 1))
     ax.figure.savefig(tmp_path / "run.png")
-    target = logistic(batch_size=8)
+    target = logistic(200, 5, l2=1e-3, batch_size=8)
     result = pp.minimize(pp.Problem(target, target.subsample(50, rng=0)), steps=20, rng=0)
     own = pyplot.subplots()[1]
     assert result.plot(ax=own) is own
@@ -172,7 +166,7 @@ def test_the_figure_shows_the_loss_or_says_that_it_shows_gradients(pyplot, tmp_p
     assert "loss" in own.get_ylabel()  # that it is not known
     (line,) = own.lines
     assert np.allclose(line.get_ydata(), result.trace["gradient"])
-    pp.Run(pp.Problem(logistic()), method=pp.SGD(0.1)).result().plot()
+    pp.Run(pp.Problem(logistic(200, 5, l2=1e-3)), method=pp.SGD(0.1)).result().plot()
 
 
 # -- names of other libraries ---------------------------------------------------------------------
@@ -190,12 +184,14 @@ OF_PROBLEMS = {
 
 
 def test_arguments_of_others_are_answered_with_ours():
-    problem = pp.Problem(logistic(), pp.Quadratic(np.eye(5)))
+    problem = pp.Problem(logistic(200, 5, l2=1e-3), pp.Quadratic(np.eye(5)))
     calls = [(pp.minimize, problem, {name: 10}, name, word) for name, word in FOREIGN.items()]
     calls += [
         (pp.Run, problem, {name: 10}, name, name) for name in FOREIGN.keys() - {"bounds", "jac"}
     ]
-    calls += [(pp.Problem, logistic(), {n: 10}, n, word) for n, word in OF_PROBLEMS.items()]
+    calls += [
+        (pp.Problem, logistic(200, 5, l2=1e-3), {n: 10}, n, word) for n, word in OF_PROBLEMS.items()
+    ]
     for name, word in (("L-BFGS-B", "ProxyBFGS()"), ("adam", "Adam(0.01)")):
         calls.append((pp.minimize, problem, {"method": name}, "method", word))
     for function, first, given, name, word in calls:

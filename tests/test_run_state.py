@@ -11,13 +11,11 @@ import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox.methods.base import Answers
 from proxyprox.run import asked, told
-from tests.runs import counts
+from tests.runs import counts, logistic
 
 
 def problem(**options):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 4)), rng.integers(2, size=60)
-    target = pp.logistic_regression(X, y, l2=1e-2, batch_size=8)
+    target = logistic(60, 4, l2=1e-2, batch_size=8)
     return pp.Problem(target, target.subsample(20, rng=1), **options)
 
 

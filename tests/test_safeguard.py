@@ -143,7 +143,7 @@ def test_the_gap_of_a_quadratic_is_exact_and_includes_the_penalty(penalty):
 
 
 @pytest.mark.parametrize("rival", [pp.Adam(0.1), pp.SGD(0.1)], ids=repr)
-def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
+def test_any_method_without_a_proxy_may_be_the_rival(rival):
     noisy = pp.Quadratic(np.diag([1.0, 3.0]), b=np.array([-1.0, 2.0]), noise=0.1)
     problem = pp.Problem(noisy, pp.Quadratic(1e4 * np.eye(2)))
     call = {"method": pp.ProxyProx(0.1), "steps": 100, "rng": 0, "safeguard": rival}
@@ -151,19 +151,6 @@ def test_any_method_without_a_proxy_may_be_the_rival(rival, tmp_path):
     name = type(rival).__name__
     assert result.safeguard.chosen == result.safeguard.checks[0].rival == name
     assert f"the held-out loss of {name} is lower" in result.message
-    file = tmp_path / "run"
-
-    def stop(step):
-        if step.record.k == 24:
-            raise RuntimeError("stop here")
-
-    with pytest.raises(pp.OracleError):
-        pp.minimize(problem, checkpoint=file, callback=stop, **call)
-    with pytest.raises(pp.CheckpointError):
-        pp.minimize(problem, checkpoint=file, **{**call, "safeguard": True})
-    again = pp.minimize(problem, checkpoint=file, **call)
-    assert again.w.tobytes() == result.w.tobytes()
-    assert again.safeguard == result.safeguard
     for wrong in ("SGD", pp.SGD, pp.ProxyProx(1.0)):
         with pytest.raises(TypeError, match="safeguard"):
             pp.minimize(problem, **{**call, "safeguard": wrong})

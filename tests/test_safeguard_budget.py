@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from tests.runs import logistic
 
 
 @pytest.fixture(scope="module")
 def target():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 6))
-    return pp.logistic_regression(X, X @ rng.normal(size=6) > 0, l2=1e-2, batch_size=64)
+    return logistic(400, 6, l2=1e-2, batch_size=64)
 
 
 def by_functions(target, **more):

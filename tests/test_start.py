@@ -7,7 +7,7 @@ import proxyprox as pp
 from proxyprox import Status
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import MixedProxy
-from tests.runs import assert_resumes
+from tests.runs import assert_resumes, logistic
 
 TARGETS = {
     "concave": (lambda w: -float(w @ w), lambda w: -2 * w),
@@ -59,10 +59,7 @@ def test_a_maximum_at_the_proxys_minimum_is_not_the_answer():
 
 
 def test_a_w0_costs_one_round_and_its_absence_none():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(400, 6))
-    y = rng.random(400) < 1 / (1 + np.exp(-X @ np.arange(6)))
-    target = pp.logistic_regression(X, y, l2=1e-3)
+    target = logistic(400, 6, strength=3, l2=1e-3)
     problem = pp.Problem(target, target.subsample(80, rng=0))
     free, given = pp.minimize(problem), pp.minimize(problem, np.zeros(6))
     first = pp.Run(problem).ask().points[0]

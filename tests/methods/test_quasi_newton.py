@@ -11,6 +11,7 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import box_minimum, minimise_exactly
+from proxyprox.methods.quasi_newton import conjugate, usable
 from proxyprox.problems.combination import MixedProxy
 from tests.runs import logistic
 
@@ -447,24 +448,12 @@ def test_a_huge_gradient_at_the_proxys_minimum_is_no_measure_of_convergence(tmp_
 # -- targets that are not convex -------------------------------------------------------------------
 
 
-def rosenbrock(a=1.0, b=100.0):
-    def value(w):
-        return float(np.sum((a - w[:-1]) ** 2 + b * (w[1:] - w[:-1] ** 2) ** 2))
-
-    def gradient(w):
-        slope = np.zeros_like(w)
-        gap = w[1:] - w[:-1] ** 2
-        slope[:-1] = -2 * (a - w[:-1]) - 4 * b * w[:-1] * gap
-        slope[1:] += 2 * b * gap
-        return slope
-
-    return value, gradient
-
-
 @pytest.mark.parametrize("start", [[-1.2, 1.0], [3.0, -2.0, 1.0]])
 def test_rosenbrocks_function_with_a_perturbed_proxy(start):
-    value, gradient = rosenbrock()
-    problem = pp.Problem(pp.FunctionObjective(gradient, value=value), rosenbrock(1.1, 80.0))
+    value, gradient = scipy.optimize.rosen, scipy.optimize.rosen_der
+    # Its valley bends at another place, and its walls are less steep.
+    perturbed = lambda w: 0.8 * value(w / 1.1), lambda w: 0.8 / 1.1 * gradient(w / 1.1)
+    problem = pp.Problem((value, gradient), perturbed)
     result = pp.minimize(problem, np.array(start), tol=1e-8)
     assert result.status is pp.Status.CONVERGED
     assert np.linalg.norm(gradient(result.w)) < 1e-4
@@ -547,3 +536,16 @@ def test_what_the_model_says_is_left_is_about_the_gap():
             assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
             # The way from w0 is known: what is left is the rest.
             assert whole - left == pytest.approx(target.value(start) - value)
+
+
+def pairs_of(A, count, rng):
+    steps = rng.normal(size=(count, len(A)))
+    return [usable(s, A @ s) for s in steps]
+
+
+def test_pairs_of_another_quadratic_stay_as_they_are():
+    rng = np.random.default_rng(2)
+    old, new = pairs_of(spectrum(rng, 8, 100.0), 2, rng), pairs_of(np.eye(8) * 30, 3, rng)
+    pairs, agreeing = conjugate([*old, *new])
+    assert agreeing == 3
+    assert all(kept is given for kept, given in zip(pairs[:2], old, strict=True))

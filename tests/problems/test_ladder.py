@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from tests.runs import assert_resumes
+from tests.runs import assert_resumes, logistic
 
-RNG = np.random.default_rng(1)
-X = RNG.normal(size=(800, 8)) * np.geomspace(1, 0.1, 8)
-Y = RNG.random(800) < 1 / (1 + np.exp(-2 * X @ RNG.normal(size=8)))
-FINE = pp.logistic_regression(X, Y, l2=1e-3)
+FINE = logistic(800, 8, np.geomspace(1, 0.1, 8), 2, seed=1, l2=1e-3)
 
 
 class Counted:

@@ -7,7 +7,7 @@ import pytest
 
 import proxyprox as pp
 from proxyprox.problems.parametric import Parametric, identify
-from tests.runs import assert_resumes
+from tests.runs import assert_resumes, logistic
 
 T = np.linspace(0, 2, 40)
 
@@ -108,9 +108,7 @@ def test_the_outputs_of_a_model_are_fitted_to():
 
 
 def test_parameters_stay_where_the_last_gradients_are_small():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 6)) * np.geomspace(1, 0.1, 6)
-    target = pp.logistic_regression(X, X.sum(1) + rng.logistic(size=2000) > 0, l2=1e-3)
+    target = logistic(2000, 6, np.geomspace(1, 0.1, 6), l2=1e-3)
     part = target.subsample(300, rng=1)
     found = []
     pp.minimize(

@@ -50,20 +50,7 @@ def test_an_overshooting_step_is_taken_back():
 
 @pytest.mark.parametrize("scale", [1e-3, 10.0])
 def test_a_wrongly_scaled_proxy_still_converges(target, scale):
-    class Scaled:
-        dim = target.dim
-        smoothness = scale * target.smoothness
-
-        def value(self, w):
-            return scale * target.value(w)
-
-        def gradient(self, w):
-            return scale * target.gradient(w)
-
-        def hessian(self, w):
-            return scale * target.hessian(w)
-
-    problem = pp.Problem(target, Scaled())
+    problem = pp.Problem(target, scale * target.with_batch_size(None))
     result = pp.minimize(problem, method=pp.ProxyProx("auto"), steps=400, rng=0)
     best = pp.minimize(pp.Problem(target, target.label_free()), method=pp.DANE(), steps=20)
     start = target.value(np.zeros(8)) - target.value(best.w)
