@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 import sklearn
 from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import (
     GammaRegressor,
     LinearRegression,
@@ -15,6 +16,7 @@ from sklearn.linear_model import (
     PoissonRegressor,
     Ridge,
 )
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
@@ -260,6 +262,19 @@ def test_folds_that_share_passes_find_what_fits_one_by_one_do(name):
             fit = minimise_exactly(own, own.zeros())
             total += loss.rows(test).value(fit) * weights[test].sum()
         assert found == pytest.approx(total / weights.sum(), rel=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "seed"), [(260, 2), (300, 3), (350, 3)])
+def test_folds_that_can_be_separated_do_not_choose_a_strength_too_weak_to_be_fitted(rows, seed):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, order = StandardScaler().fit_transform(X), np.random.default_rng(seed).permutation(len(y))
+    fitted, tested = order[:rows], order[rows:]
+
+    def loss(model):
+        model.fit(X[fitted], y[fitted])
+        return log_loss(y[tested], model.predict_proba(X[tested]))
+
+    assert loss(ProxyLogisticRegression()) < 1.5 * loss(LogisticRegression())
 
 
 def test_many_labels_choose_a_strength():

@@ -348,7 +348,9 @@ def best_strength(loss: GLM, strengths: Array, folds: Folds) -> tuple[Array, Tri
 
     All folds share each pass over the rows, which also shows the held-out losses; their Newton
     steps share the Hessian of all rows, from which their own differ little. It is formed anew if
-    the steps show that it no longer fits.
+    the steps show that it no longer fits. A strength counts only if every fold came near its
+    minimum: for rows that can be separated, those of weak strengths are far away, and a fit that
+    was ended early can predict far better than the one that all rows would get.
     """
     # The first column is the fit to all rows.
     trained, tested = np.zeros((2, loss.design.rows, len(folds) + 1))
@@ -364,7 +366,7 @@ def best_strength(loss: GLM, strengths: Array, folds: Folds) -> tuple[Array, Tri
     kept, found, fresh = W, fold_pass(loss, W, trained, tested), False
     for place in order:
         strong, factor, before = loss.with_l2(strengths[place]), None, math.inf
-        ridge = strong.ridge(np.ones(loss.dim))
+        ridge, gain = strong.ridge(np.ones(loss.dim)), math.inf
         for _ in range(FITTING.fold_steps):
             if factor is None:
                 fresh = fresh or hessian is None
@@ -386,9 +388,11 @@ def best_strength(loss: GLM, strengths: Array, folds: Folds) -> tuple[Array, Tri
                 if fresh:
                     break
             hessian = factor = None
-        curve[place] = found.held_out.sum() / tested.sum()
-        if curve[place] == curve.min():
+        held_out = found.held_out.sum() / tested.sum()
+        near = gain <= math.sqrt(FITTING.tolerance) * float(found.values[0])
+        if near and held_out < curve.min():
             best, kept = place, W
+        curve[place] = held_out if near else math.inf
     predicted = np.zeros((loss.design.rows, loss.family.outputs))
     for (_, test), own in zip(folds, kept[1:], strict=True):
         predicted[test] = inference.means(loss.design.take(test), loss.family, own)
