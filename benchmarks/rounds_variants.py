@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -416,14 +416,23 @@ def keep_pairs() -> Any:
 
 
 METRIC = quasi_newton.Metric
+
+
+def keep_scale() -> Any:
+    """Keep c at one, beside the λ that was fitted with it."""
+    fitted = METRIC.fitted
+
+    def unscaled(self: Any, *given: Any, **options: Any) -> Any:
+        return replace(fitted(self, *given, **options), scale=1.0)
+
+    return patch.object(METRIC, "fitted", unscaled)
+
+
 ABLATIONS: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
     "start at w0": ({"method": pp.ProxyBFGS(start_at_proxy=False)}, contextlib.nullcontext),
     "metric at the first point only": ({}, fixed_curvature),
     "λ and c as at first": ({}, lambda: patch.object(METRIC, "fitted", lambda self, *a, **k: self)),
-    "c = 1": (
-        {},
-        lambda: patch.object(METRIC, "scales", staticmethod(lambda along: np.ones(1))),
-    ),
+    "c = 1": ({}, keep_scale),
     "first λ not by the gain": (
         {},
         lambda: patch.object(METRIC, "promised", lambda self, *a, **k: self),
