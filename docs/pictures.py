@@ -44,7 +44,10 @@ def seconds(axes) -> None:
             if each:
                 places.append(place)
                 found.append(min(each))
-        axis.plot(found, places, mark, color=colour, label=label, ms=7, mec="white", mew=0.5)
+        axis.plot(
+            found, places, mark, color=colour, label=label, ms=7, mec="white", mew=0.5,
+            zorder=3 if label == "proxyprox" else 2,
+        )  # fmt: skip
     shapes = [tables[name]["table"] for name in names]
     kinds = [shape["kind"] + ", scaled" * shape["scaled"] for shape in shapes]
     axis.set_yticks(
