@@ -102,7 +102,7 @@ class GuardedProxyProx(Method):
     best point, with its gradient and a quarter of η, and is at most a quarter as far away.
     It goes along the gradient alone, as SGD does, if the one before followed the simulator, and the
     other way round; so does a trial if the simulator promises next to nothing, as at a saturated
-    actuator. If nothing slopes where it starts, as where all actions are at their bounds, the last
+    actuator. If all slopes are zero there, as they are if all actions are at their bounds, the last
     move is made again, twice as long. After a trial that is the cheapest so far η and the
     distance double again; after another η is halved. No step is longer than ``change``. The answer
     is the point with the lowest observed cost.
@@ -216,7 +216,7 @@ class GuardedProxyProx(Method):
         return float(norm(gradient * self._units(gradient)))
 
     def _flat(self, state: GuardedState) -> bool:
-        """Tell whether nothing slopes, as where all actions are at their bounds."""
+        """Tell whether all slopes are zero, as they are if all actions are at their bounds."""
         return self._slope(state.gradient) < TUNING.promise * state.start_slope
 
     @staticmethod
