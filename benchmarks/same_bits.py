@@ -123,7 +123,8 @@ def told_by_hand(problem: Any, steps: int, *, saved: bool = False, **options: An
             query = driven.ask()
             if saved:
                 driven.save(f"{folder}/run")
-                driven = pp.Run.load(f"{folder}/run", problem)
+                driven = pp.Run(problem, rng=0, **options)
+                pp.checkpoint.resume(f"{folder}/run", driven)
                 query = driven.ask()
             halves = None
             gradients = [objective.gradient(w, query.batch) for w in query.points]

@@ -60,13 +60,20 @@ def curved():
     ))  # fmt: skip
 
 
+PARTS = {
+    "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), "inner": pp.inner.QuasiNewton(),
+    "stop": pp.stopping.SDane(), "averaging": pp.averaging.Uniform(), "rng": 0,
+}  # fmt: skip
+
+
 def started(steps=3, **options):
     """Return a run of every part that has a state, some steps on."""
-    parts = {
-        "method": pp.ProxyProx(0.5, pp.corrections.Storm(0.3)), "inner": pp.inner.QuasiNewton(),
-        "stop": pp.stopping.SDane(), "averaging": pp.averaging.Uniform(), "rng": 0,
-    }  # fmt: skip
-    return advance(pp.Run(curved(), np.ones(3), **{**parts, **options}), steps)
+    return advance(pp.Run(curved(), np.ones(3), **{**PARTS, **options}), steps)
+
+
+def loaded(path, **options):
+    """Return such a run as a file has it."""
+    return pp.Run.load(path, curved(), np.ones(3), **{**PARTS, **options})
 
 
 def mutated(data, rng):

@@ -160,7 +160,7 @@ def test_a_target_that_breaks_costs_only_the_step(at, what, tmp_path):
                 assert word in str(caught.value)
             assert caught.value.result.steps == at
             assert caught.value.result.status is pp.Status.INTERRUPTED
-    assert pp.Run.load(path, problem()).steps == at
+    assert pp.Run.load(path, problem(), method=method, rng=0).steps == at
     # With the target mended, the same call resumes where it was.
     resumed = pp.minimize(problem(), steps=10, **call)
     whole = pp.minimize(problem(), steps=10, method=method, rng=0)

@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from array_api_compat import is_array_api_obj, is_numpy_array
-
-from proxyprox._util import codec
 from proxyprox._util.arrays import Growing
-from proxyprox._util.codec import CheckpointError, read, record_classes, refuse_damage, save, walk
+from proxyprox._util.codec import CheckpointError, read, refuse_damage, require_listed, save
 from proxyprox._util.validation import file_path, message, whole
 
 __all__ = [
     "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "name_file_in_errors",
-    "other_run_error", "read", "rebuild", "refuse_damage", "require_kind", "resume", "save",
+    "other_run_error", "read", "refuse_damage", "require_kind", "require_listed",
+    "resume", "save",
 ]  # fmt: skip
 
 
@@ -88,7 +86,7 @@ class Checkpoint:
     def save(self, run: Any) -> None:
         """Write the run to the file."""
         begun = time.monotonic()
-        save(self.path, run.state_dict())
+        save(self.path, run.state_dict(), run.record_classes)
         self._saved_at = time.monotonic()
         self._took = self._saved_at - begun
 
@@ -100,10 +98,8 @@ def as_checkpoint(given: Any) -> Checkpoint | None:
 
 def resume(path: str | os.PathLike[str], run: Any) -> None:
     """Fill a freshly built run of the same call from a file."""
-    fresh = run.state_dict()
-    arrays = (item for item in walk(fresh) if is_array_api_obj(item) and not is_numpy_array(item))
     with name_file_in_errors(path):
-        run.load_state_dict(read(path, like=next(arrays, None), classes=record_classes(fresh)))
+        run.load_state_dict(read(path, run.record_classes, like=run.start))
 
 
 @contextlib.contextmanager
@@ -128,26 +124,4 @@ def other_run_error(differences: list[str]) -> CheckpointError:
     return CheckpointError(
         f"it belongs to another run: {'; '.join(differences)}. "
         "Give the same arguments to resume it, or another path to start again."
-    )
-
-
-# Modules of the methods, solvers, rules, averages, corrections and step sizes of a run.
-PARTS_OF_RUNS = {
-    f"proxyprox.{name}"
-    for name in ("methods", "inner", "stopping", "averaging", "corrections", "stepsizes")
-}
-# What a part that derives from none of them has: a correction, an inner solver, an average.
-FORMS = (("__call__", "two_points"), ("solve", "needs", "handles_penalty"), ("share",))
-
-
-def rebuild(data: Any, classes: Iterable[type] = ()) -> Any:
-    """Return a part of a run from its description; others' classes are made if they are given."""
-    return codec.rebuild(data, _is_part, classes)
-
-
-def _is_part(cls: type) -> bool:
-    """Tell whether a dataclass derives from a part of a run, or has the form of one."""
-    homes = {".".join(base.__module__.split(".")[:2]) for base in cls.__mro__}
-    return bool(homes & PARTS_OF_RUNS) or any(
-        all(hasattr(cls, name) for name in form) for form in FORMS
     )

@@ -9,7 +9,6 @@ paid.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import math
@@ -18,7 +17,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -37,22 +36,22 @@ from proxyprox._util.arrays import (
     norm,
     same_point,
 )
-from proxyprox._util.codec import describe, differences, library, require_form, settings_of
+from proxyprox._util.codec import describe, differences, library, require_form
 from proxyprox._util.validation import explain_names, file_path, generator, has, message, scalar
 from proxyprox.advice import defaults, outcome
 from proxyprox.advice.outcome import Faults, GradientPath
 from proxyprox.averaging import Adaptive, Averaging, Last
 from proxyprox.inner.base import NonFiniteError, Subproblem
 from proxyprox.learning import learn, proxy_for
-from proxyprox.methods.base import Answers, Defaults, OuterStep, Request
+from proxyprox.methods.base import Answers, OuterStep, Request
 from proxyprox.oracle import Query, Solved, Step, Told
 from proxyprox.problems import Problem, Zero
 from proxyprox.problems import identity as identities
-from proxyprox.problems.problem import facts_of, halves_of, require_problem, starting_point
+from proxyprox.problems.problem import facts_of, halves_of
 from proxyprox.problems.protocols import Facts
 from proxyprox.result import Ledger, Result, Status, StepRecord, Trace
 from proxyprox.stepsizes.base import Observation, StepSize
-from proxyprox.stopping import Convex, Criterion, Residual, SDane
+from proxyprox.stopping import Criterion, Residual
 
 __all__ = ["Run", "RunState"]
 
@@ -65,8 +64,6 @@ BLIND = "The run left w0 by the target's gradients alone: no value shows that it
 
 
 PARTS = ("method", "inner", "stop", "averaging")
-# The default rules of which the number of steps planned decides.
-PLANNED = (Convex, SDane)
 
 
 @dataclass(frozen=True)
@@ -373,6 +370,7 @@ class Run:
         self._notes = [*notes, note]
         self._why = {"method": why_method, "inner": why_inner, "stop": why_stop}
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
+        self._planned = expected_steps
         self._identity: dict[str, Any] | None = None
         problem, rule = method.prepare(problem), method.step_size
         proxy = problem.proxy if method.uses_proxy else Zero()
@@ -393,7 +391,7 @@ class Run:
             # The search for the proxy's minimum; other methods start in no time.
             self.ledger.seconds += time.perf_counter() - begun
         learnt = rule.init(copy_array(start), problem, uses_proxy=method.uses_proxy)
-        self.state = RunState(
+        self.state = self._first = RunState(
             copy_tree(begin), copy_tree(learnt), random.bit_generator.state,
             anchors=metered.remembered, learning=metered.first if metered.learns else None,
         )  # fmt: skip
@@ -694,6 +692,13 @@ class Run:
 
     # -- saving -----------------------------------------------------------------------------
 
+    @cached_property
+    def record_classes(self) -> dict[str, type]:
+        """The classes of which a file of this run may hold records, by name."""
+        makers = (self.method, self.inner, self.step_size, self.problem.objective)
+        listed = [cls for maker in makers for cls in getattr(maker, "states", ())]
+        return codec.record_classes(self._first, [Ledger, *listed])
+
     def config(self) -> dict[str, Any]:
         """Return, as JSON data, how this run is set up."""
         start = self.parts.start
@@ -734,11 +739,12 @@ class Run:
         memory = self.parts.facts.memory
         target = {} if memory is None else copy_tree(dict(memory.state_dict()))
         return {
-            "kind": "Run", "config": self.config(), "identity": about, "w0": self.start,
-            "state": copy_tree(self.state), "ledger": copy.copy(self.ledger), "target": target,
+            "kind": "Run", "config": self.config(), "planned": self._planned, "identity": about,
+            "w0": self.start, "state": copy_tree(self.state), "ledger": copy.copy(self.ledger),
+            "target": target,
         }  # fmt: skip
 
-    def load_state_dict(self, tree: dict[str, Any], *, any_start: bool = False) -> None:
+    def load_state_dict(self, tree: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned, bit for bit.
 
         Parameters
@@ -747,8 +753,6 @@ class Run:
             The state of a run with the same configuration, start, seed and problem. A default
             inner rule that follows from the number of steps planned gives way to the one that the
             run began with: a run may go on for longer than was planned.
-        any_start : bool
-            Accept the state of a run that started elsewhere.
 
         Raises
         ------
@@ -759,7 +763,9 @@ class Run:
         about = tree.get("identity")
         identity = None if about is None else self._problem_identity(counted=False)
         with checkpoint.refuse_damage():
-            stop = self._stop_rule_of(tree)
+            stop, planned = self.stop, tree["planned"]
+            if self._why["stop"]:
+                stop = defaults.choose_stop(None, self.problem, self.method, planned)[0]
             now = {**self.config(), "stop": describe(stop)}
             found = [
                 text
@@ -769,12 +775,13 @@ class Run:
             if all(now[name] == tree["config"][name] for name in ("size", "dtype", "library")):
                 require_form("w0", tree["w0"], Vector, self.parts.start)
                 same = bool((tree["w0"] == self.parts.start).all())
-                if not same and not any_start:
+                if not same:
                     found.append("w0 is not that of the saved run")
                 if about is not None and identity is not None:
                     found += identities.differences_of(about, identity, now["dtype"], same)
         if found:
             raise checkpoint.other_run_error(found)
+        checkpoint.require_listed(tree)
         with checkpoint.refuse_damage():
             state, ledger, target = tree["state"], tree["ledger"], tree.get("target")
             require_form("ledger", ledger, Ledger, None)
@@ -789,9 +796,8 @@ class Run:
             random = codec.restore_rng(state.rng, self.parts.random)
         # All is well: only now is the run changed.
         if stop != self.stop:
-            self._why["stop"] = " (the rule that the run began with)"
-        begun = copy_array(tree["w0"])
-        self.parts = replace(self.parts, stop=stop, random=random, start=begun)
+            self._why["stop"], self._planned = " (the rule that the run began with)", planned
+        self.parts = replace(self.parts, stop=stop, random=random)
         self._identity = about or self._identity
         self.state = copy_tree(state)
         vars(self.ledger).update(vars(ledger))
@@ -804,33 +810,35 @@ class Run:
         No lock is kept: two processes that load one file both pay for what they ask.
         """
         file_path("path", path)
-        checkpoint.save(path, self.state_dict())
+        checkpoint.save(path, self.state_dict(), self.record_classes)
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | None = None, *,
-        classes: Sequence[type] = (),
+        cls, path: str | os.PathLike[str], problem: Problem, w0: Vector | str | None = None,
+        **settings: Any,
     ) -> Run:  # fmt: skip
         """Return the run saved in a file.
+
+        The file only says how far the run has come. Problem, start and settings are given anew;
+        those of the saved run are compared with them.
 
         Parameters
         ----------
         path : path-like
             The file; no code in it is ever run.
         problem : Problem
-            The same problem: data is not part of a checkpoint, but other data is refused. Plain
-            functions are compared by the target's value and the proxy's gradient at the start.
-        w0 : array, optional
-            Any array of the run's library, dtype and size. The file has the start: this is only
-            needed for arrays that are neither NumPy's nor torch's, or to place them on a device.
-        classes : sequence of classes, optional
-            Your own dataclasses among the run's parts. The package's own, and those of imported
-            modules that derive from them or have their form, are found by name.
+            The same problem: other data is refused. Plain functions are compared by the target's
+            value and the proxy's gradient at the start.
+        w0 : array or "proxy", optional
+            The same start.
+        **settings
+            The same ``method``, ``inner``, ``stop``, ``averaging`` and ``rng`` as for :class:`Run`.
 
         Raises
         ------
         CheckpointError
-            If the file is missing, damaged, or of another problem.
+            If the file is missing, damaged, or of another problem, start or configuration. The
+            message names what differs.
 
         Examples
         --------
@@ -838,31 +846,15 @@ class Run:
         >>> import numpy as np
         >>> from proxyprox import Problem, ProxyProx, Quadratic, Run
         >>> problem = Problem(Quadratic(np.eye(2), b=np.ones(2)), Quadratic(np.eye(2)))
-        >>> run = Run(problem, np.zeros(2), method=ProxyProx(eta=1.0))
+        >>> run = Run(problem, method=ProxyProx(eta=1.0))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     run.save(f"{folder}/run")
-        ...     Run.load(f"{folder}/run", problem).method
-        ProxyProx(eta=1.0, correction=Plain())
+        ...     Run.load(f"{folder}/run", problem, method=ProxyProx(eta=1.0)).steps
+        0
         """
         file_path("path", path)
-        require_problem(problem)
-        like = w0
-        with contextlib.suppress(ValueError):  # the problem does not know its size
-            like = starting_point(problem, None) if w0 is None else w0
-        with checkpoint.name_file_in_errors(path):
-            tree = checkpoint.read(path, like=like, classes=classes)
-            checkpoint.require_kind(tree, "Run")
-            with checkpoint.refuse_damage():
-                config, begun = tree["config"], tree["w0"]
-                parts = {name: checkpoint.rebuild(config[name], classes) for name in PARTS}
-            if getattr(parts["method"], "defaults", Defaults)() is None:
-                parts.update(inner=None, stop=None)
-            try:
-                run = cls(problem, begun if w0 is None else w0, **parts)
-            except Exception as error:
-                text = f"it does not fit this problem: {error} Give that of the saved run."
-                raise checkpoint.CheckpointError(text) from error
-            run.load_state_dict(tree, any_start=w0 is not None)
+        run = cls(problem, w0, **settings)
+        checkpoint.resume(path, run)
         return run
 
     # -- internals --------------------------------------------------------------------------
@@ -888,27 +880,20 @@ class Run:
         if not state.share <= 1 or (query and not 0 < state.own_points <= len(query.points)):
             raise ValueError("the share is above 1, or the open question has no points")
 
-    def _stop_rule_of(self, tree: dict[str, Any]) -> Criterion:
-        """Return this run's inner rule, or the one that it began with if both were defaults."""
-        saved, own = tree["config"]["stop"], self.parts.stop
-        both = isinstance(own, PLANNED) and settings_of(saved)[0] in [
-            *map(codec.class_name, PLANNED)
-        ]
-        return checkpoint.rebuild(saved) if self._why["stop"] and both else own
-
     def _problem_identity(self, *, counted: bool = True) -> dict[str, Any]:
         """Return what the run is about, computed once.
 
-        The proxy's gradient at w0, where that is asked for, is the one that the first step will
-        need: it is charged, and kept for it. After that, and when states are only compared
-        (``counted=False``), it is not charged.
+        The proxy's gradient at w0 is charged if it is asked for, and kept if it is one that the
+        first step will need. If states are only compared (``counted=False``), it is not charged: a
+        run that is resumed has the same ledger as one that was never broken off.
         """
         if self._identity is None:
             parts = self.parts
             needed = counted and not self.steps and parts.method.defaults() is not None
             asked_of = parts.proxy
             if not needed:
-                asked_of = proxy_for(parts.problem.proxy, Ledger(), parts.start)
+                ledger = self.ledger if counted else Ledger()
+                asked_of = proxy_for(parts.problem.proxy, ledger, parts.start)
             asked_of.remembered = self.state.anchors
             with oracle.charging_calls(self.problem.objective, self.ledger):
                 self._identity = identities.identity_of(

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tracemalloc
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from tests.runs import curved as problem
-from tests.runs import mutated, started
+from tests.runs import loaded, mutated, started
 
-HEADER = b"proxyprox checkpoint 9\n"
+HEADER = b"proxyprox checkpoint 10\n"
 RAN: list[int] = []
 
 
@@ -48,7 +48,7 @@ def bits(run):
 def refused(path):
     """Both ways in refuse the file, and a run that was offered it stays as it was."""
     with pytest.raises(pp.CheckpointError) as caught:
-        pp.Run.load(path, problem())
+        loaded(path)
     assert os.fspath(path) in str(caught.value)
     run = started(0)
     before = bits(run)
@@ -87,7 +87,7 @@ def test_the_format_is_as_described(path):
     skeleton, raw = parts(path)
     written(path, json.dumps(skeleton, separators=(",", ":")).encode(), raw)
     assert path.read_bytes() == before
-    assert pp.Run.load(path, problem()).steps == 3
+    assert loaded(path).steps == 3
 
 
 def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
@@ -101,10 +101,10 @@ def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
         make(place)
         refused(place)
     with pytest.raises(TypeError, match="path"):
-        pp.Run.load(None, problem())
-    path.write_bytes(b"proxyprox checkpoint 8\nwhatever")
+        loaded(None)
+    path.write_bytes(b"proxyprox checkpoint 9\nwhatever")
     with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
-        pp.Run.load(path, problem())
+        loaded(path)
 
 
 def test_a_refused_file_is_left_alone(path):
@@ -128,7 +128,7 @@ def test_a_mutated_file_is_refused(path):
         path.write_bytes(changed)
         if changed != data:
             with pytest.raises(pp.CheckpointError):
-                pp.Run.load(path, problem())
+                loaded(path)
     assert not RAN
 
 
@@ -236,7 +236,7 @@ def test_one_array_many_times_takes_its_memory_once(path):
     skeleton, raw = parts(path)
     skeleton["state"]["$record"][1]["memory"] = {f"m{at}": array(shape=(3,)) for at in range(2000)}
     written(path, skeleton, raw)
-    memory = checkpoint.read(path)["state"].memory
+    memory = checkpoint.read(path, started(0).record_classes)["state"].memory
     assert len({id(item) for item in memory.values()}) == 1
 
 
@@ -319,7 +319,7 @@ TREES = {
 
 
 def test_trees_of_no_run(path):
-    tree = checkpoint.read(path)
+    tree = checkpoint.read(path, started(0).record_classes)
     refuse_each(path, TREES, tree, lambda changed: checkpoint.save(path, changed))
 
 
@@ -330,29 +330,3 @@ def test_what_is_no_tree_at_all_is_refused():
         with pytest.raises(pp.CheckpointError):
             run.load_state_dict(tree)
     assert bits(run) == before
-
-
-@dataclass
-class Opens:
-    """A dataclass of an imported module that does something when it is made."""
-
-    path: str
-
-    def __post_init__(self):
-        RAN.append(1)
-
-
-@pytest.mark.parametrize("part", ["method", "inner", "eta"])
-def test_only_parts_of_a_run_are_made(tmp_path, part):
-    path = tmp_path / "run"
-    run = started()
-    run.save(path)
-    tree = checkpoint.read(path)
-    config = tree["config"]
-    where = config["method"]["$record"][1] if part == "eta" else config
-    where[part] = {"$record": [f"{__name__}:Opens", {"path": "x"}]}
-    checkpoint.save(path, tree)
-    RAN.clear()
-    with pytest.raises(pp.CheckpointError, match=r"Opens.*classes"):
-        pp.Run.load(path, problem())
-    assert not RAN

@@ -6,7 +6,7 @@ import dataclasses
 import errno
 import os
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ import pytest
 import proxyprox as pp
 from proxyprox import checkpoint
 from proxyprox._util.codec import walk
-from tests.runs import advance, counts, logistic, started
+from proxyprox.advice.safeguard import SafeguardedRun
+from tests.runs import advance, counts, loaded, logistic, started
 from tests.runs import curved as problem
 
 # -- what is saved ---------------------------------------------------------------------------------
@@ -26,7 +27,7 @@ def test_every_bit_generator_survives(kind, tmp_path):
     half.rng.integers(3, dtype=np.uint32)  # leave half a word buffered, where there is a buffer
     before = repr(half.rng.bit_generator.state)
     half.save(tmp_path / "run")
-    resumed = pp.Run.load(tmp_path / "run", problem())
+    resumed = loaded(tmp_path / "run")
     assert repr(resumed.rng.bit_generator.state) == before
     assert advance(resumed, 4).w.tobytes() == advance(half, 4).w.tobytes()
 
@@ -61,6 +62,7 @@ class HeavyBall(pp.Method):
 
     eta: float = 0.1
     beta: float = 0.5
+    states: ClassVar = (Corner,)
 
     def init(self, w0, problem):
         return HeavyBallState(w0, tail=Tail(), notes={})
@@ -88,7 +90,8 @@ def test_a_users_state_is_any_tree(library, tmp_path):
     whole = advance(pp.Run(given, method=HeavyBall(), rng=0), 7)
     half = advance(pp.Run(given, method=HeavyBall(), rng=0), 4)
     half.save(tmp_path / "run")
-    was, now = half.state_dict(), pp.Run.load(tmp_path / "run", given).state_dict()
+    now = pp.Run.load(tmp_path / "run", given, method=HeavyBall(), rng=0)
+    was, now = half.state_dict(), now.state_dict()
     was, now = was["state"].method, now["state"].method
     assert type(now) is HeavyBallState
     for mine, theirs in zip(walk(was), walk(now), strict=True):
@@ -97,36 +100,29 @@ def test_a_users_state_is_any_tree(library, tmp_path):
             assert mine.dtype == theirs.dtype
             assert mine.tolist() == theirs.tolist()
     assert repr(now.notes) == repr(was.notes)
-    resumed = advance(pp.Run.load(tmp_path / "run", given), 3)
+    resumed = advance(pp.Run.load(tmp_path / "run", given, method=HeavyBall(), rng=0), 3)
     assert type(resumed.w) is type(whole.w)
     assert resumed.w.tolist() == whole.w.tolist()
     assert counts(resumed) == counts(whole)
 
 
-def test_classes_of_a_function_are_found_where_they_are_known(tmp_path):
+def test_classes_of_a_function_are_found_and_others_are_to_be_listed(tmp_path):
     @dataclass(frozen=True)
-    class LocalState(HeavyBallState):
+    class Extra:
         extra: float = 1.0
 
     @dataclass(frozen=True)
     class Local(HeavyBall):
-        def init(self, w0, problem):
-            return LocalState(w0, tail=Tail(), notes={})
-
         def tell(self, state, answers, step):
-            moved = super().tell(state, answers, step)
-            return LocalState(**vars(moved), extra=2.0)
+            return dataclasses.replace(super().tell(state, answers, step), ratio=Extra(2.0))
 
-    call = {"problem": problem(), "w0": np.ones(3), "method": Local(), "rng": 0}
-    whole = pp.minimize(**call, steps=6)
-    pp.minimize(**call, steps=3, checkpoint=tmp_path / "run")
-    given = problem()
-    with pytest.raises(pp.CheckpointError, match=r"Local.*classes="):
-        pp.Run.load(tmp_path / "run", given)
-    assert advance(
-        pp.Run.load(tmp_path / "run", given, classes=[Local, LocalState]), 3
-    ).w.tobytes() == (whole.w.tobytes())
-    resumed = pp.minimize(**call, steps=6, checkpoint=tmp_path / "run")
+    call = {"problem": problem(), "w0": np.ones(3), "rng": 0}
+    with pytest.raises(pp.OracleError, match=r"Extra.*states"):
+        pp.minimize(**call, method=Local(), steps=3, checkpoint=tmp_path / "other")
+    Local.states = (Corner, Extra)
+    whole = pp.minimize(**call, method=Local(), steps=6)
+    pp.minimize(**call, method=Local(), steps=3, checkpoint=tmp_path / "run")
+    resumed = pp.minimize(**call, method=Local(), steps=6, checkpoint=tmp_path / "run")
     assert resumed.w.tobytes() == whole.w.tobytes()
 
 
@@ -145,7 +141,7 @@ def test_arrays_keep_layout_dtype_and_identity(tmp_path):
         np.array([True, False]), np.array([1, -1], dtype=np.int8), np.array("2020-01-01", "M8[D]"),
     ]  # fmt: skip
     checkpoint.save(tmp_path / "run", {"arrays": arrays, "pair": (shared, [shared])})
-    tree = checkpoint.read(tmp_path / "run")
+    tree = checkpoint.read(tmp_path / "run", {})
     for mine, theirs in zip(arrays, tree["arrays"], strict=True):
         assert theirs.dtype == mine.dtype
         assert theirs.shape == mine.shape
@@ -169,21 +165,6 @@ def test_a_state_is_a_snapshot_and_public(tmp_path):
     tree["state"].memory.clear()
     assert advance(other, 3).w.tobytes() == run.w.tobytes()
     assert counts(other) == counts(run)
-
-
-@pytest.mark.parametrize("library", ["numpy", "torch"])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_start_is_in_the_file(library, dtype, tmp_path):
-    xp = np if library == "numpy" else pytest.importorskip("torch")
-    # Functions do not know how many parameters they have, or of which library.
-    given = pp.Problem((None, lambda w: w - 1), (lambda w: float(w @ w) / 2, lambda w: w))
-    w0 = xp.ones(4, dtype=getattr(xp, dtype))
-    run = advance(pp.Run(given, w0, method=pp.ProxyProx(1.0), rng=0), 2)
-    run.save(tmp_path / "run")
-    resumed = pp.Run.load(tmp_path / "run", given)
-    assert type(resumed.w) is type(w0)
-    assert resumed.w.dtype == w0.dtype
-    assert advance(resumed, 2).w.tolist() == advance(run, 2).w.tolist()
 
 
 # -- the safeguard ---------------------------------------------------------------------------------
@@ -229,7 +210,7 @@ def test_a_lone_run_and_a_safeguarded_one_are_not_mixed_up(target, tmp_path):
     with pytest.raises(pp.CheckpointError, match="safeguard was True, now False"):
         pp.minimize(problem, **call, checkpoint=tmp_path / "guarded")
     with pytest.raises(pp.CheckpointError, match="safeguard was True, now False"):
-        pp.Run.load(tmp_path / "guarded", problem)
+        pp.Run.load(tmp_path / "guarded", problem, rng=0)
     with pytest.raises(pp.CheckpointError, match=r"method\.eta was 'auto', now 0\.1"):
         pp.minimize(problem, **call, checkpoint=tmp_path / "guarded", safeguard=pp.SGD(0.1))
 
@@ -238,7 +219,8 @@ def test_a_damaged_safeguard_is_named(target, tmp_path):
     problem, path = pp.Problem(target, target.label_free()), tmp_path / "run"
     call = {"steps": 3, "rng": 0, "safeguard": True, "checkpoint": path}
     pp.minimize(problem, **call)
-    tree, grown = checkpoint.read(path), checkpoint.Growing
+    guarded = SafeguardedRun(pp.Run(problem, method=pp.ProxyProx("auto"), rng=0), pp.SGD("auto"))
+    tree, grown = checkpoint.read(path, guarded.record_classes), checkpoint.Growing
     changes = [
         ("dropped_at", -1), ("proxy", 3), ("rival", None), ("checks", grown([{"step": 1}])),
         ("checks", grown([pp.Ledger()])), ("checks", "many"), ("steps", 2.5), ("next_check", -1),
@@ -287,7 +269,7 @@ def test_every_number_of_a_trace_comes_back_as_it_was(tmp_path):
     rows[3] = rows[3]._replace(inner_steps=2**70)
     run.state = dataclasses.replace(run.state, trace=checkpoint.Growing(rows))
     run.save(tmp_path / "run")
-    rows = list(pp.Run.load(tmp_path / "run", problem()).trace)
+    rows = list(loaded(tmp_path / "run", method=pp.ProxyProx(np.float64(0.5))).trace)
     assert repr(rows) == repr(list(run.trace))
     assert [list(map(type, row)) for row in rows] == [list(map(type, row)) for row in run.trace]
 
@@ -307,7 +289,7 @@ def test_a_save_that_fails_half_way_costs_only_itself(error, tmp_path, monkeypat
     with pytest.raises(type(error)):
         saver.save(advance(run, 1))
     monkeypatch.setattr(os, "fsync", sync)
-    assert pp.Run.load(path, problem()).steps == 2
+    assert loaded(path).steps == 2
     saver.save(advance(run, 1))
     saver.save(advance(run, 1))
-    assert advance(pp.Run.load(path, problem()), 2).w.tobytes() == advance(run, 2).w.tobytes()
+    assert advance(loaded(path), 2).w.tobytes() == advance(run, 2).w.tobytes()

@@ -157,7 +157,7 @@ def test_a_laboratory_is_asked_and_told_outputs(tmp_path):
         query = run.ask()
         assert query.outputs
         run.save(tmp_path / "run")
-        run = Run.load(tmp_path / "run", problem())
+        run = Run.load(tmp_path / "run", problem(), START)
         run.tell([fine(w) for w in run.ask().points])
     np.testing.assert_allclose(run.w, minimize(problem(), START).w)
     with pytest.raises(ValueError, match="outputs"):

@@ -371,7 +371,7 @@ def test_a_run_saved_in_the_middle_of_a_line_search_resumes_bit_for_bit(tmp_path
         shortened.append(bool((whole.w == before).all()))
     assert sum(shortened) >= 2
     for k in range(1, 16, 3):
-        run = pp.Run.load(tmp_path / f"run{k}", problem, np.zeros(4))
+        run = pp.Run.load(tmp_path / f"run{k}", problem, np.zeros(4), method=BFGS)
         while run.steps < 16:
             advance(run, target)
         assert run.w.tobytes() == whole.w.tobytes()

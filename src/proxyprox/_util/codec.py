@@ -2,8 +2,8 @@
 
 A file is a header, a payload and a digest of the payload. The payload is one line of JSON, the
 skeleton, and the raw arrays. It is written whole or not at all. Nothing is compressed and nothing
-in a file is ever run: classes are found by name among those that are imported already, and every
-length is compared with the file's before memory is taken.
+in a file is ever run: its records are of classes that the reader brings, no other class is looked
+for, and every length is compared with the file's before memory is taken.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import json
 import math
 import os
 import re
-import sys
 import types
 import typing
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,11 +65,6 @@ def walk(tree: Any) -> Iterator[Any]:
         yield from walk(part)
 
 
-def record_classes(tree: Any) -> list[type]:
-    """Return the classes of a tree's records."""
-    return list({type(item) for item in walk(tree) if field_names(type(item)) is not None})
-
-
 def class_name(cls: Any) -> str:
     """Return ``module:qualname`` of a class or function.
 
@@ -82,21 +76,30 @@ def class_name(cls: Any) -> str:
     return f"{getattr(cls, '__module__', None)}:{getattr(cls, '__qualname__', cls.__name__)}"
 
 
-def find_class(name: Any, classes: Iterable[type] = ()) -> type:
-    """Return the dataclass or named tuple of a name: a given one, or an imported one."""
-    module_name, _, path = str(name).partition(":")
-    found: Any = next((cls for cls in classes if class_name(cls) == name), None)
-    if found is None:
-        found = sys.modules.get(module_name)
-        for part in path.split("."):
-            # What an object computes when it is asked is not looked at.
-            found = getattr(found, "__dict__", {}).get(part)
-    if isinstance(found, type) and field_names(found) is not None and class_name(found) == name:
-        return found
-    raise CheckpointError(
-        f"it holds a {str(name)[:200]!r}, which is no dataclass of an imported module. Import "
-        f"{module_name[:100]!r} first, or pass the class: Run.load(..., classes=[...])."
-    )
+def record_classes(tree: Any, others: Iterable[Any] = ()) -> dict[str, type]:
+    """Return, by name, the classes of a tree's records and others, and what their fields declare.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Pair:
+    ...     one: int
+    ...     others: "Growing | None" = None
+    >>> [cls.__name__ for cls in record_classes([Pair(1)]).values()]
+    ['Pair']
+    """
+    found: dict[str, type] = {}
+    left = [*map(type, walk(tree)), *others]
+    while left:
+        cls = left.pop()
+        left += typing.get_args(cls)
+        if isinstance(cls, type) and field_names(cls) is not None and class_name(cls) not in found:
+            found[class_name(cls)] = cls
+            # A user's annotations may name what only a type checker sees.
+            with contextlib.suppress(NameError, TypeError):
+                left += _declared(cls).values()
+    return found
 
 
 @functools.cache
@@ -175,7 +178,7 @@ def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
 
 # What JSON holds as it is.
 PLAIN = {type(None), bool, int, float, str}
-HEADER = b"proxyprox checkpoint 9\n"
+HEADER = b"proxyprox checkpoint 10\n"
 DIGEST = 16
 # Kinds of dtypes that arrays in a file may have: no objects.
 KINDS = "biufcSUmM"
@@ -186,6 +189,10 @@ TAGS: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     tuple: ("$tuple", list, tuple),
     dict: ("$dict", lambda table: [list(pair) for pair in table.items()], dict),
 }
+LISTED = (
+    "A run finds the classes of its first state and those that are listed in states = (...) of the "
+    "method, solver, rule or loss: list yours there."
+)
 READERS = {tag: reader for tag, _, reader in TAGS.values()}
 
 
@@ -195,7 +202,8 @@ class _Encoder:
     Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, classes: Mapping[str, type] | None = None) -> None:
+        self._classes = classes
         self._buffers: list[bytes] = []
         self._size = 0
         # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
@@ -232,6 +240,8 @@ class _Encoder:
         names = field_names(kind)
         if names is None:
             raise _refusal(where, item)
+        if self._classes is not None and class_name(kind) not in self._classes:
+            raise TypeError(f"{where.lstrip('.')} is a {class_name(kind)}. {LISTED}")
         values = {name: getattr(item, name) for name in names}
         return {"$record": [class_name(kind), self.node(values, where)]}
 
@@ -259,8 +269,9 @@ def _refusal(where: str, item: Any) -> TypeError:
 class _Decoder:
     """Turns a payload back into a tree; trusts nothing."""
 
-    def __init__(self, like: Any, classes: Iterable[type]) -> None:
+    def __init__(self, like: Any, classes: Mapping[str, type]) -> None:
         self._like, self._classes = like, classes
+        self.unlisted: list[str] = []
         self._readers: dict[str, Callable[[Any], Any]] = {
             **READERS, "$grown": self._growth, "$table": self._table, "$record": self._record,
             "$array": self._array, "$scalar": lambda array: array[()],
@@ -278,10 +289,17 @@ class _Decoder:
         (content,) = item.values()
         return self._readers[tag](content)
 
+    def _class(self, name: Any) -> Any:
+        if name not in self._classes:
+            self.unlisted.append(str(name)[:200])
+        return self._classes.get(name)
+
     def _record(self, content: Any) -> Any:
         """Return a record with these fields, without running any code of its class."""
         name, values = content
-        cls = find_class(name, self._classes)
+        cls = self._class(name)
+        if cls is None:
+            return None
         # Fields with a default may be newer than the file.
         names, values = field_names(cls) or [], {**field_defaults(cls), **values}
         if set(values) != set(names):
@@ -302,8 +320,9 @@ class _Decoder:
 
     def _table(self, content: Any) -> Growing:
         name, rows = content
-        cls: Any = find_class(name, self._classes)
-        if any(type(row) is not list or len(row) != len(cls._fields) for row in rows):
+        cls = self._class(name)
+        size = len(field_names(cls) or ()) if cls else None
+        if any(type(row) is not list or len(row) != size for row in rows):
             raise ValueError(f"rows that are no {name}")
         return Growing(tuple.__new__(cls, row) for row in rows)
 
@@ -351,34 +370,6 @@ class _Settings(_Encoder):
         return {"$digest": digest(item)}
 
 
-class _Rebuilder(_Decoder):
-    """Makes a configuration anew by calling its classes: those given, and those that ``allow``."""
-
-    def __init__(self, allow: Callable[[type], bool], classes: Iterable[type]) -> None:
-        super().__init__(None, classes)
-        self._allow = allow
-
-    def _node(self, item: dict[str, Any]) -> Any:
-        if next(iter(item), "") in ("$partial", "$function", "$object", "$digest"):
-            raise CheckpointError(
-                f"it cannot be loaded on its own: {text_of(item)} can only be given anew. Build "
-                "the run with the same arguments and use minimize(..., checkpoint=path) to resume "
-                "it."
-            )
-        return super()._node(item)
-
-    def _record(self, content: Any) -> Any:
-        name, settings = content
-        cls = find_class(name, self._classes)
-        # What is called is a part of a run. Any other dataclass might open files or start programs.
-        if cls not in list(self._classes) and not self._allow(cls):
-            raise CheckpointError(
-                f"it holds a {name[:200]!r}, which is no part of a run. If it is yours, pass the "
-                "class: Run.load(..., classes=[...])."
-            )
-        return cls(**settings)
-
-
 def describe(item: Any) -> Any:
     """Return a configuration as JSON data.
 
@@ -388,11 +379,6 @@ def describe(item: Any) -> Any:
     {'$tuple': [1, 2.5]}
     """
     return _Settings().node(item, "")
-
-
-def rebuild(data: Any, allow: Callable[[type], bool], classes: Iterable[type] = ()) -> Any:
-    """Return the configuration that :func:`describe` described, if it is all dataclasses."""
-    return _Rebuilder(allow, list(classes)).tree(json.dumps(data).encode())
 
 
 def differences(name: str, was: Any, now: Any) -> list[str]:
@@ -446,6 +432,12 @@ def _in_library(array: np.ndarray[Any, Any], name: str, like: Any) -> Any:
 # -- the file -------------------------------------------------------------------------------------
 
 
+def require_listed(tree: dict[str, Any]) -> None:
+    """Refuse a tree that holds records of classes that were not given."""
+    for name in tree.get("unlisted", ()):
+        raise CheckpointError(f"it holds a {name!r}. {LISTED}")
+
+
 @contextlib.contextmanager
 def refuse_damage() -> Iterator[None]:
     """Turn whatever a damaged or hostile tree can raise into one kind of error."""
@@ -460,9 +452,11 @@ def refuse_damage() -> Iterator[None]:
         ) from error
 
 
-def save(path: str | os.PathLike[str], tree: dict[str, Any]) -> None:
-    """Write a tree to a file, whole or not at all."""
-    payload = _Encoder().payload(tree)
+def save(
+    path: str | os.PathLike[str], tree: dict[str, Any], classes: Mapping[str, type] | None = None
+) -> None:
+    """Write a tree to a file, whole or not at all; refuse records of other classes."""
+    payload = _Encoder(classes).payload(tree)
     with atomic_output(path) as file:
         file.writelines([HEADER, payload, _digest(payload)])
 
@@ -472,11 +466,13 @@ def _digest(payload: bytes) -> bytes:
 
 
 def read(
-    path: str | os.PathLike[str], *, like: Any = None, classes: Iterable[type] = ()
+    path: str | os.PathLike[str], classes: Mapping[str, type], *, like: Any = None
 ) -> dict[str, Any]:
     """Return the tree of a file, with one kind of error for all that can be wrong with it.
 
-    Arrays of another library than NumPy go where ``like`` is.
+    Arrays of another library than NumPy go where ``like`` is. Records are of the classes that are
+    given; None takes the place of any other, whose class's name is in ``tree["unlisted"]``: what a
+    run is about can be compared all the same, and :func:`require_listed` refuses the rest.
     """
     if not os.path.isfile(path):
         raise CheckpointError("it must be an existing file.")
@@ -487,4 +483,6 @@ def read(
         payload = data[len(HEADER) : -DIGEST]
         if data[-DIGEST:] != _digest(payload):
             raise ValueError("it differs from its checksum")
-        return _Decoder(like, classes).tree(payload)  # type: ignore[no-any-return]
+        decoder = _Decoder(like, classes)
+        tree: dict[str, Any] = decoder.tree(payload)
+        return {**tree, "unlisted": decoder.unlisted}

@@ -172,7 +172,7 @@ def complete_parts(
     start, note = find_start(problem, w0, ledger)
     proxy = problem.proxy if method.uses_proxy else Zero()
     inner, why_inner = _choose_inner(inner, method, proxy, problem.penalty, int(start.shape[0]))
-    stop, why_stop = _choose_stop(stop, problem, method, expected_steps)
+    stop, why_stop = choose_stop(stop, problem, method, expected_steps)
     require(f"stop={stop!r}", "proxy", proxy, stop.needs, "Use another rule, such as SDane().")
     if isinstance(averaging, type) or not (averaging is None or hasattr(averaging, "share")):
         allowed = "one of Last(), Adaptive(), Uniform() and Geometric(weight)"
@@ -313,9 +313,10 @@ def _choose_inner(inner: Any, method: Any, proxy: Any, penalty: Any, size: int) 
     return inner, ""
 
 
-def _choose_stop(
+def choose_stop(
     stop: Criterion | None, problem: Problem, method: Any, expected_steps: int | None
 ) -> tuple[Criterion, str]:
+    """Return the rule for the inner solver, and why if it is a default."""
     if stop is not None:
         if not isinstance(stop, Criterion):
             allowed = "a stopping rule, such as StronglyConvex(mu=1e-3) or Steps(20)"

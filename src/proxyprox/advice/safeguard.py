@@ -41,10 +41,10 @@ import numpy as np
 import scipy
 
 from proxyprox._util.arrays import Growing, Vector, copy_tree, dot, norm, rounding
-from proxyprox._util.codec import CheckpointError, require_form
+from proxyprox._util.codec import CheckpointError, record_classes, require_form
 from proxyprox._util.validation import count_words
 from proxyprox.advice.outcome import POLICY as OUTCOME
-from proxyprox.checkpoint import refuse_damage, require_kind
+from proxyprox.checkpoint import refuse_damage, require_kind, require_listed
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods import Method
@@ -316,6 +316,15 @@ class SafeguardedRun:
         self._become(other)
         return result
 
+    @property
+    def record_classes(self) -> dict[str, type]:
+        """The classes of which a file of these runs may hold records, by name."""
+        return (
+            record_classes(self.state, [Check])
+            | self.run.record_classes
+            | self.rival.record_classes
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the rest of the runs and their comparisons depend on."""
         # The rival is about the same problem: its data need not be looked at again.
@@ -340,6 +349,7 @@ class SafeguardedRun:
             # The ledger, which both share, came with the run.
             vars(self.ledger).update(vars(paid))
             raise
+        require_listed(tree)
         other.state = state
         self._become(other)
 
