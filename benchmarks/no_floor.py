@@ -32,7 +32,8 @@ from experiments.report.figures import styles
 
 # By its file: opacus installs a package of the name "examples".
 FILE = Path(__file__).parents[1] / "examples" / "finite_sums.py"
-PAGE, SAGA = (runpy.run_path(str(FILE), run_name="finite_sums")[name] for name in ("PAGE", "SAGA"))
+METHODS = runpy.run_path(str(FILE), run_name="finite_sums")
+PAGE, SAGA, SVRP = (METHODS[name] for name in ("PAGE", "SAGA", "SVRP"))
 MARKS = (0.5, 1, 2, 3, 5, 10, 20)
 BATCHES = (256, 1024)
 
@@ -143,8 +144,8 @@ def settings(table: Table) -> dict[str, list[tuple[str, int | None, Callable[...
         "Adam": grid(lambda x: run_method(pp.Adam(x), mean=True), (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)),
         "ProxyProx": grid(lambda x: run_method(pp.ProxyProx(x), mean=True), prox),
         "ProxyProx auto": [(f"batch {b}", b, run_method(pp.ProxyProx("auto"))) for b in batches],
-        "SVRP": grid(lambda x: run_method(pp.SVRP(x)), reduced),
-        "SVRP auto": [(f"batch {b}", b, run_method(pp.SVRP())) for b in batches],
+        "SVRP": grid(lambda x: run_method(SVRP(x)), reduced),
+        "SVRP auto": [(f"batch {b}", b, run_method(SVRP())) for b in batches],
         "PAGE": grid(run_page, reduced),
         "L-BFGS": [("memory 20", None, run_lbfgs)],
         "ProxyBFGS": [("", None, run_method(pp.ProxyBFGS()))],

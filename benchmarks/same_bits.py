@@ -166,8 +166,6 @@ SAMPLED = {
     "Momentum": ("Momentum", {"eta": 0.3, "beta": 0.5}),
     "Momentum auto": ("Momentum", {"beta": 0.5, "nesterov": True}),
     "Adam": ("Adam", {"eta": 0.05}),
-    "SVRP": ("SVRP", {"eta": 2.0, "p": 0.2}),
-    "SVRP auto": ("SVRP", {"p": 0.2}),
 }
 EXACT = {
     "default": (None, {}),
@@ -209,7 +207,7 @@ def product() -> None:
         )  # fmt: skip
     for name in ("ProxyProx", "ProxyProx auto", "SGD auto", "ProxyProx Storm"):
         case(f"resumed, {name}")(lambda n=name: resumed(sampled, method=method(SAMPLED[n])))
-    for name in ("ProxyProx", "ProxyProx auto", "ProxyProx Storm", "SVRP"):
+    for name in ("ProxyProx", "ProxyProx auto", "ProxyProx Storm"):
         case(f"told by hand, {name}")(
             lambda n=name: told_by_hand(sampled(), 12, method=method(SAMPLED[n]))
         )

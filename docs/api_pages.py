@@ -70,7 +70,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "The parts of a method",
         "What `minimize` is put together from, to choose or to replace.",
         {
-            "Methods with a proxy": "ProxyProx ProxyBFGS DANE SVRP",
+            "Methods with a proxy": "ProxyProx ProxyBFGS DANE",
             "Methods without one": "SGD methods.Momentum Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
             "Step sizes": "stepsizes.AutoStep",

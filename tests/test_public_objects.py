@@ -88,7 +88,6 @@ def core():
         pp.averaging.Geometric: {"mu": 1.0},
         pp.inner.StochasticGradient: {"steps": 5},
         pp.Adam: half,
-        pp.SVRP: {"p": 0.5},
         pp.stopping.Convex: {"steps": 10},
         pp.stopping.RandomSteps: {"p": 0.1},
         pp.stopping.Relative: {"factor": 0.1},

@@ -3,7 +3,7 @@
 from proxyprox.checkpoint import Checkpoint, CheckpointError
 from proxyprox.diagnostics.audit import audit, plan
 from proxyprox.inner import LBFGS
-from proxyprox.methods import DANE, SGD, SVRP, Adam, Method, ProxyBFGS, ProxyProx, Request
+from proxyprox.methods import DANE, SGD, Adam, Method, ProxyBFGS, ProxyProx, Request
 from proxyprox.minimization import OracleError, minimize
 from proxyprox.penalties import L1, Box
 from proxyprox.problems import (
@@ -27,7 +27,7 @@ from proxyprox.run import Run
 from proxyprox.stepsizes import StepSize
 
 __all__ = [
-    "DANE", "GLM", "L1", "LBFGS", "SGD", "SVRP", "Adam", "Box", "Budget", "Checkpoint",
+    "DANE", "GLM", "L1", "LBFGS", "SGD", "Adam", "Box", "Budget", "Checkpoint",
     "CheckpointError", "FunctionObjective", "FunctionProxy", "LeastSquares", "Ledger", "Method",
     "OracleError", "Outputs", "Problem", "ProxyBFGS", "ProxyProx", "Quadratic", "Request", "Result",
     "Run", "Status", "StepSize", "ValueObjective", "ValueProxy", "audit", "gamma_regression",

@@ -12,7 +12,7 @@ import pytest
 import proxyprox as pp
 from accelerated_sliding import AcceleratedSliding
 from fedred import FedRed
-from finite_sums import PAGE
+from finite_sums import PAGE, SVRP
 from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
 from proxyprox.stopping import AllOf, AnyOf
 from spam import SPAM
@@ -58,8 +58,8 @@ METHODS = {
     "HeavyBall auto": Case(HeavyBall(eta="auto")),
     "SVRG": Case(SvrgProxyProx(eta=4.0, period=4)),
     "SVRG auto": Case(SvrgProxyProx(eta="auto", period=4)),
-    "SVRP": Case(pp.SVRP(eta=4.0, p=0.3)),
-    "SVRP auto": Case(pp.SVRP(p=0.3)),
+    "SVRP": Case(SVRP(eta=4.0, p=0.3)),
+    "SVRP auto": Case(SVRP(p=0.3)),
     "PAGE": Case(PAGE(eta=4.0, p=0.3)),
     "SPAM": Case(SPAM(8.0)),
     "FedRed": Case(FedRed(eta=4.0, p=0.1)),

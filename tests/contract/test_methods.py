@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
-from finite_sums import PAGE
+from finite_sums import PAGE, SVRP
 from own_methods import SvrgProxyProx
 from tests.runs import advance, counts
 
@@ -108,7 +108,7 @@ def test_same_seed_same_bits_and_a_save_in_the_middle(
 
     whole, first = started(3, 5), started(3, 1)
     # Noise that is added to a gradient cancels in differences on one batch.
-    if not isinstance(case.method, (SvrgProxyProx, pp.SVRP, PAGE)):
+    if not isinstance(case.method, (SvrgProxyProx, SVRP, PAGE)):
         same = bits(started(4, 1), to_numpy)[0] == bits(first, to_numpy)[0]
         assert same == case.method.exact
 

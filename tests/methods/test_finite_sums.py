@@ -1,4 +1,4 @@
-"""SVRP and the published methods of examples against plain loops, and where their noise goes."""
+"""The published methods of examples against plain loops, and where their noise goes."""
 
 import math
 
@@ -8,7 +8,7 @@ import pytest
 import proxyprox as pp
 from accelerated_sliding import AcceleratedSliding
 from fedred import FedRed
-from finite_sums import PAGE, SAGA
+from finite_sums import PAGE, SAGA, SVRP
 from spam import SPAM
 from stabilized_dane import StabilizedDANE
 
@@ -56,7 +56,7 @@ def renewed_loop(rng, eta, p, steps, b, *, recursive):
 
 @pytest.mark.parametrize(
     ("kind", "p", "library"),
-    [(pp.SVRP, None, "numpy"), (pp.SVRP, 0.4, "torch"), (PAGE, 0.4, "numpy")],
+    [(SVRP, None, "numpy"), (SVRP, 0.4, "torch"), (PAGE, 0.4, "numpy")],
 )
 def test_renewed_methods_are_their_loops(kind, p, library):
     w, paid = renewed_loop(np.random.default_rng(3), 0.4, p, 12, 2, recursive=kind is PAGE)
@@ -160,7 +160,7 @@ def test_fedred_is_its_loop(gamma):
 
 @pytest.mark.parametrize(
     ("method", "batch", "steps"),
-    [(pp.SVRP(0.5), 3, 200), (pp.SVRP(), 3, 400), (PAGE(0.3, 0.25), 3, 300), (SAGA(0.1), 1, 800)],
+    [(SVRP(0.5), 3, 200), (SVRP(), 3, 400), (PAGE(0.3, 0.25), 3, 300), (SAGA(0.1), 1, 800)],
     ids=lambda item: type(item).__name__,
 )
 def test_no_floor_remains_on_a_finite_sum(method, batch, steps):
@@ -186,7 +186,7 @@ def test_a_measured_step_size_never_accepts_a_higher_loss(values):
             seen.append(given.objective.value(step.subproblem.centre))
 
     pp.minimize(
-        pp.Problem(rows, given.proxy), np.zeros(D), method=pp.SVRP(), steps=300, rng=1,
+        pp.Problem(rows, given.proxy), np.zeros(D), method=SVRP(), steps=300, rng=1,
         callback=watch,
     )  # fmt: skip
     assert etas[0] == pytest.approx(10 / np.linalg.eigvalsh(P)[-1])
@@ -195,13 +195,4 @@ def test_a_measured_step_size_never_accepts_a_higher_loss(values):
     assert (np.diff(seen) <= 1e-14).all()
     assert seen[-1] - given.objective.value(BEST) < 0.1 * (seen[0] - given.objective.value(BEST))
     with pytest.raises(ValueError, match="eta"):
-        pp.minimize(pp.Problem(given.objective, given.proxy, pp.L1(0.1)), method=pp.SVRP(), steps=1)
-
-
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="p "):
-        pp.SVRP(1.0, p=0.0)
-    target = pp.FunctionObjective(lambda w, batch: w, sample=lambda rng: 0, everything=lambda: None)
-    uncounted = pp.Problem(target, (lambda w: 0.5 * float(w @ w), lambda w: w))
-    with pytest.raises(ValueError, match="p "):
-        pp.minimize(uncounted, np.ones(2), method=pp.SVRP(1.0), steps=1)
+        pp.minimize(pp.Problem(given.objective, given.proxy, pp.L1(0.1)), method=SVRP(), steps=1)

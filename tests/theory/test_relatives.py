@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import proxyprox as pp
+from finite_sums import SVRP
 
 SEEDS = 8
 
@@ -69,7 +70,7 @@ def test_svrp(seed):
     problem, best, known = sum_of_squares(seed)
     p, steps = (0.1, 0.3)[seed], (15, 40)[seed % 2]
     eta = min(1 / (2 * known["delta"]), math.sqrt(p) / (4 * known["delta_B"]))
-    mu, call = known.pop("mu"), {"method": pp.SVRP(eta, p=p), "steps": steps}
+    mu, call = known.pop("mu"), {"method": SVRP(eta, p=p), "steps": steps}
     known |= {"eta": eta, "steps": steps, "p": p}
     assert_below(svrp_bound(**known, mu=mu), problem, best, **call)
     mean = {"averaging": pp.averaging.Uniform(), **call}

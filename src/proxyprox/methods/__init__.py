@@ -2,11 +2,11 @@
 
 from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request, State
 from proxyprox.methods.mapping import ManifoldMapping
-from proxyprox.methods.proxyprox import DANE, SVRP, ProxyProx
+from proxyprox.methods.proxyprox import DANE, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
 from proxyprox.methods.sgd import SGD, Adam, Momentum
 
 __all__ = [
-    "DANE", "SGD", "SVRP", "Adam", "Answers", "Defaults", "ManifoldMapping", "Method",
+    "DANE", "SGD", "Adam", "Answers", "Defaults", "ManifoldMapping", "Method",
     "Momentum", "OuterStep", "ProxyBFGS", "ProxyProx", "Request", "State",
 ]  # fmt: skip
