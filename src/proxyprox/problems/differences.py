@@ -1,24 +1,19 @@
-"""Losses given by their values only: derivatives by finite differences, torch or JAX."""
+"""Losses given by their values only: derivatives by finite differences."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import copy
 import functools
-import importlib
 import math
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from array_api_compat import is_numpy_array
 
-from proxyprox._util import extras
 from proxyprox._util import validation as check
 from proxyprox._util.arrays import (
     Matrix,
@@ -34,9 +29,6 @@ from proxyprox._util.validation import Words, message
 from proxyprox.problems.protocols import Batch, Facts, Paired, Summable
 
 Array = np.ndarray[Any, Any]
-
-# How derivatives are found; None leaves it to what the function returns.
-SCHEMES = {"auto": None, **{name: name for name in ("2-point", "3-point", "torch", "jax")}}
 
 
 @dataclass(frozen=True)
@@ -57,9 +49,8 @@ class DifferenceError(RuntimeError):
     """A function has a value at a point, and none beside it."""
 
 
-def check_numerics(gradients: Any, workers: Any, noise: Any) -> None:
+def check_numerics(workers: Any, noise: Any) -> None:
     """Refuse wrong settings of how losses that have no gradient are differentiated."""
-    check.one_of("gradients", gradients, SCHEMES)
     if not isinstance(workers, Executor):
         check.whole("workers", workers, remedy="Or pass an executor of concurrent.futures.")
     if noise is not None:
@@ -75,10 +66,8 @@ class Derivatives:
         What the function is called in messages.
     function : callable
         ``function(w)`` returns a number, or a vector where ``ndim`` is 1.
-    gradients : str
-        One of ``"auto"``, ``"2-point"``, ``"3-point"``, ``"torch"`` and ``"jax"``.
-    differences : str
-        The scheme of ``"auto"`` for functions that are neither torch's nor JAX's.
+    scheme : str
+        ``"2-point"`` or ``"3-point"``.
     workers : int or concurrent.futures.Executor
         How many threads evaluate the points of one derivative, or the pool that does.
     noise : float, optional
@@ -108,8 +97,7 @@ class Derivatives:
         whose: str,
         function: Callable[[Any], Any],
         *,
-        gradients: str = "auto",
-        differences: str = "2-point",
+        scheme: str = "2-point",
         workers: int | Executor = 1,
         noise: float | None = None,
         scales: Vector | None = None,
@@ -121,15 +109,12 @@ class Derivatives:
         if not callable(function) or not check.takes(function, 1):
             raise TypeError(message(whose, function, "a function of w alone"))
         self.whose, self.function, self.ndim = whose, function, ndim
-        check_numerics(gradients, workers, noise)
-        self.scheme = SCHEMES[gradients]
-        self.calls, self.trouble, self._size = 0, "", 0
+        check_numerics(workers, noise)
+        self.scheme = scheme
+        self.calls, self.trouble, self._size, self._eps = 0, "", 0, 0.0
         self.noise = noise
         self._timeout = None if timeout is None else check.positive("timeout", timeout)
         self._derivative = derivative
-        if self.automatic:
-            _library(gradients)
-        self._differences = differences
         self._workers = workers if isinstance(workers, Executor) else int(workers)
         self._known: dict[bytes, tuple[Any, Array | None]] = {}
         self._set_limits(scales, bounds)
@@ -147,29 +132,19 @@ class Derivatives:
             raise ValueError(message("bounds", bounds, "lower limits at most the upper ones"))
 
     @property
-    def automatic(self) -> bool:
-        """Whether torch or JAX differentiates: exactly, and at the price of one call."""
-        return self.scheme in ("torch", "jax")
-
-    @property
     def source(self) -> str:
         """Where derivatives come from, in a few words."""
-        names = {"torch": "torch's autograd", "jax": "JAX"}
         failed = f"; at some points there was no value, at the last by {self.trouble}"
         failed = failed if self.trouble else ""
-        if self._derivative is not None:
-            return f"a function of their own{failed}"
-        if self.scheme is None:
-            return f"chosen at the first call{failed}"
-        return names.get(self.scheme, f"{self.scheme} differences") + failed
+        own = self._derivative is not None
+        return ("a function of their own" if own else f"{self.scheme} differences") + failed
 
     def value(self, w: Vector) -> Any:
         """Return f(w), as a float or a vector of float64."""
         known = self._known.get(_key(w))
         if known is not None:
             return known[0]
-        value = self._first_value(w) if self.scheme is None else self._read(self._call(w))
-        return self._remember(w, value)[0]
+        return self._remember(w, self._read(self._call(w)))[0]
 
     def values(self, points: Sequence[Vector]) -> list[Array]:
         """Return f at some points, NaN if there is none; an error at a lone point is raised.
@@ -199,13 +174,9 @@ class Derivatives:
 
     def linearise(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and the gradient or Jacobian there."""
-        if self.scheme is None:
-            self.value(w)
         value, derivative = self._known.get(_key(w), (None, None))
         if derivative is None:
-            rules = {"torch": self._torch, "jax": self._jax}
-            rule = rules.get(self.scheme or "", self._subtract)
-            rule = rule if self._derivative is None else self._ask
+            rule = self._subtract if self._derivative is None else self._ask
             value, derivative = self._remember(w, *rule(w))
         assert derivative is not None
         return value, derivative
@@ -221,58 +192,17 @@ class Derivatives:
         other._set_limits(scales, bounds)
         return other
 
-    def second(self, w: Vector) -> Array:
-        """Return the d × d matrix of second derivatives of a function that returns a number."""
-        if self.scheme is None:
-            self.value(w)
-        if self.scheme == "torch":
-            hessian = _library("torch").autograd.functional.hessian
-            self.calls += 1
-            return _float64(hessian(self.function, _tensor(w)))
-        if self.scheme == "jax":
-            self.calls += 1
-            with _precision("jax", w):
-                return _float64(_library("jax").hessian(self.function)(to_numpy(w)))
-        return self._subtract_twice(w)
-
     # -- calls and their answers ------------------------------------------------------------
 
     def _call(self, w: Vector) -> Any:
         self.calls += 1
         try:
-            with _precision(self.scheme, w):
-                return self.function(_tensor(w) if self.scheme == "torch" else copy_array(w))
+            return self.function(copy_array(w))
         except (ArithmeticError, np.linalg.LinAlgError):
             # At a trial point methods turn back from NaN; at the first point it is a mistake.
             if not self._known:
                 raise
             return np.full(self.ndim, math.nan) if self.ndim else math.nan
-
-    def _first_value(self, w: Vector) -> Any:
-        """Return f(w), and see from what the function returns whose function it is."""
-        torch, raw = sys.modules.get("torch"), None
-        if is_numpy_array(w):
-            try:
-                raw = self._call(w)
-            except (TypeError, AttributeError):
-                # A function of tensors refuses NumPy's arrays; whoever wrote it imported torch.
-                if torch is None:
-                    raise
-        if torch is not None and (raw is None or isinstance(raw, torch.Tensor)):
-            try:
-                self.calls += 1
-                raw = self.function(_tensor(w).requires_grad_())
-            except (RuntimeError, TypeError):
-                # It makes an array of its argument, which a tensor with a graph refuses.
-                raw = self._call(w)
-            graph = isinstance(raw, torch.Tensor) and raw.requires_grad
-            self.scheme = "torch" if graph else self._differences
-        else:
-            jax = type(raw).__module__.partition(".")[0] in ("jax", "jaxlib")
-            self.scheme = "jax" if jax else self._differences
-            # Once more, in the precision of w.
-            raw = self._call(w) if jax else raw
-        return self._read(raw)
 
     def _read(self, raw: Any) -> Any:
         """Return an answer of the function as a float or a vector of float64."""
@@ -281,9 +211,11 @@ class Derivatives:
             array = to_numpy(raw)
             if array.dtype.kind not in "biuf":
                 raise TypeError
-            array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(message(name, raw, allowed)) from error
+        if array.dtype.kind == "f":
+            self._eps = float(np.finfo(array.dtype).eps)
+        array = array.astype(np.float64)
         if self.ndim == 1 == array.ndim:
             return array
         if self.ndim == 0 and array.size == 1:
@@ -340,7 +272,8 @@ class Derivatives:
             if numbers.shape not in ((), x.shape):
                 got = Words(f"{numbers.size} of them")
                 raise ValueError(message(name, got, f"one for each of the {x.size} parameters"))
-        noise = self.noise or float(np.finfo(to_numpy(w).dtype).eps)
+        # A function of float64 may compute in float32, as JAX does unless told otherwise.
+        noise = self.noise or max(self._eps, float(np.finfo(to_numpy(w).dtype).eps))
         return np.asarray(noise**power * np.maximum(np.abs(x), self.scales))
 
     def _subtract(self, w: Vector) -> tuple[Any, Array]:
@@ -354,7 +287,7 @@ class Derivatives:
         room = np.where(away > 0, up, down)
         away = np.where(np.abs(away) > room, -away, away)
         shifts = [[shift] if shift else [] for shift in away]
-        if (self.scheme or self._differences) == "3-point":
+        if self.scheme == "3-point":
             both = long <= np.minimum(up, down)
             shifts = [
                 [h, -h] if two else one for h, two, one in zip(long, both, shifts, strict=True)
@@ -393,8 +326,8 @@ class Derivatives:
                 found[j].append((answer - value) / taken)
         return found
 
-    def _subtract_twice(self, w: Vector) -> Array:
-        """Return second differences, symmetric and inside the bounds; d² + d + 1 values."""
+    def second(self, w: Vector) -> Array:
+        """Return second differences of a number, symmetric and inside the bounds; d² + d + 1 values."""
         x = _float64(w)
         steps = np.minimum(self._step_sizes(w, 1 / 4), (self._upper - self._lower) / 2)
         # Near a bound the matrix is that of a point one step inside.
@@ -416,8 +349,6 @@ class Derivatives:
         # Parameters that bounds fix have no curvature.
         return np.where(np.outer(steps, steps) > 0, scaled, 0.0)
 
-    # -- other sources ----------------------------------------------------------------------
-
     def _ask(self, w: Vector) -> tuple[Any, Array]:
         """Return f(w) and what the user's own derivative answers."""
         assert self._derivative is not None
@@ -428,48 +359,6 @@ class Derivatives:
             got = Words(f"shape {answer.shape}")
             raise ValueError(message("jacobian(w)", got, f"of shape {tuple(wanted)}"))
         return value, _float64(answer)
-
-    def _torch(self, w: Vector) -> tuple[Any, Array]:
-        torch, point = _library("torch"), _tensor(w).requires_grad_()
-        self.calls += 1
-        raw = self.function(point)
-        if not (isinstance(raw, torch.Tensor) and raw.requires_grad):
-            remedy = 'Compute with torch throughout, or use gradients="2-point".'
-            allowed = "a tensor that depends on w"
-            raise TypeError(message(f"{self.whose}(w)", raw, allowed, remedy))
-        value = self._read(raw)
-        if self.ndim == 0:
-            (slope,) = torch.autograd.grad(raw.reshape(()), point)
-            return value, _float64(slope)
-        rows = [torch.autograd.grad(entry, point, retain_graph=True)[0] for entry in raw]
-        return value, _float64(torch.stack(rows))
-
-    def _jax(self, w: Vector) -> tuple[Any, Array]:
-        jax, x = _library("jax"), to_numpy(w)
-        self.calls += 1
-        with _precision("jax", w):
-            if self.ndim == 0:
-                value, slope = jax.value_and_grad(self.function)(x)
-                return self._read(value), _float64(slope)
-            value, push = jax.linearize(self.function, x)
-            columns = jax.vmap(push)(np.eye(x.size, dtype=x.dtype))
-            return self._read(value), _float64(columns).T
-
-
-def _library(name: str) -> Any:
-    return extras.require(name, extra=name, purpose=f'gradients="{name}"')
-
-
-def _precision(scheme: str | None, w: Vector) -> AbstractContextManager[Any]:
-    """Return the context in which JAX, which makes float32 of all else, computes as w is."""
-    if scheme != "jax" or to_numpy(w).dtype != np.float64:
-        return nullcontext()
-    jax = _library("jax")
-    if hasattr(jax, "enable_x64"):
-        context: AbstractContextManager[Any] = jax.enable_x64(True)
-    else:
-        context = importlib.import_module("jax.experimental").enable_x64()
-    return context
 
 
 def _numbers(name: str, given: Any) -> Array:
@@ -486,11 +375,6 @@ def _key(w: Vector) -> bytes:
 
 def _float64(x: Any) -> Array:
     return to_numpy(x).astype(np.float64)
-
-
-def _tensor(w: Vector) -> Any:
-    """Return a tensor of its own, in the dtype of w."""
-    return _library("torch").tensor(w) if is_numpy_array(w) else copy_array(w)
 
 
 def _attempt(function: Callable[[Any], Any], point: Any) -> Any:
@@ -545,18 +429,10 @@ class Differenced(Summable, Paired):
     """What losses that take differences have in common: a problem tells them its limits."""
 
     role: ClassVar[str]
-    differences: ClassVar[str]
+    scheme: ClassVar[str]
 
-    def __init__(
-        self,
-        function: Callable[[Any], Any],
-        *,
-        gradients: str = "auto",
-        **settings: Any,
-    ) -> None:
-        self.derivatives = Derivatives(
-            self.role, function, gradients=gradients, differences=self.differences, **settings
-        )
+    def __init__(self, function: Callable[[Any], Any], **settings: Any) -> None:
+        self.derivatives = Derivatives(self.role, function, scheme=self.scheme, **settings)
 
     def within(self, scales: Vector | None, bounds: tuple[Any, Any] | None) -> Self:
         """Return the same loss with other scales and bounds, its evaluations counted anew."""
@@ -601,18 +477,14 @@ class Differenced(Summable, Paired):
 class ValueObjective(Differenced):
     """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
-    Gradients are exact up to the error of the scheme. One of 2-point differences takes d + 1
-    evaluations, the value included; ``Ledger.target_calls`` counts them. A point beside w where
+    Gradients are 2-point differences: one takes d + 1 evaluations, the value included; ``Ledger.target_calls`` counts them. A point beside w where
     the function raises or is not finite gives way to the one on the other side. After the first
     point an ArithmeticError or a LinAlgError is taken for NaN: methods can turn back from that.
 
     Parameters
     ----------
     function : callable
-        ``function(w)`` returns a number, a torch tensor or a JAX array.
-    gradients : {"auto", "2-point", "3-point", "torch", "jax"}
-        With ``"auto"`` a function that returns a tensor with a graph is differentiated by torch,
-        one that returns a JAX array by JAX, and any other by 2-point differences.
+        ``function(w)`` returns a number.
     workers : int or concurrent.futures.Executor
         Evaluate the points of a gradient in this many threads, or in your own pool: a
         ``ProcessPoolExecutor`` for functions that are slow in Python itself.
@@ -639,7 +511,7 @@ class ValueObjective(Differenced):
 
     exact = True
     repeatable = True
-    role, differences = "objective", "2-point"
+    role, scheme = "objective", "2-point"
 
     def sample(self, rng: np.random.Generator) -> Batch:
         """Return None: there is one batch only."""
@@ -659,9 +531,9 @@ class ValueProxy(Differenced):
     Parameters
     ----------
     function : callable
-        ``function(w)`` returns a number, a torch tensor or a JAX array.
-    gradients, workers, noise, scales, bounds, timeout
-        As of :class:`ValueObjective`, but ``"auto"`` takes 3-point differences.
+        ``function(w)`` returns a number.
+    workers, noise, scales, bounds, timeout
+        As of :class:`ValueObjective`, but differences are of three points.
 
     Examples
     --------
@@ -672,10 +544,10 @@ class ValueProxy(Differenced):
            [ 0., 48.]])
     """
 
-    role, differences = "proxy", "3-point"
+    role, scheme = "proxy", "3-point"
 
     def hessian(self, w: Vector) -> Matrix:
-        """Return ∇²L̂(w), by differences of d² + d + 1 values unless torch or JAX gives it."""
+        """Return ∇²L̂(w), by differences of d² + d + 1 values."""
         return from_numpy(self.derivatives.second(w), like=w)
 
     def hvp(self, w: Vector, v: Vector) -> Vector:

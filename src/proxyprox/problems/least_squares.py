@@ -13,7 +13,6 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, from_numpy, rounding, to_numpy
 from proxyprox._util.validation import Words, message
 from proxyprox.problems.differences import (
-    SCHEMES,
     Array,
     Derivatives,
     ValueObjective,
@@ -40,11 +39,10 @@ class Outputs(ValueObjective):
         ``loss(outputs)`` returns residuals, of which half the sum of squares is minimised, or the
         loss itself, a number. :func:`weighted`, :func:`huber` and :func:`counts` make residuals.
         Left out, the outputs are the residuals.
-    jacobian : callable or {"auto", "2-point", "3-point", "torch", "jax"}
-        ``jacobian(w)`` returns the matrix of shape (outputs, parameters); or how it is found, as in
-        :class:`~proxyprox.ValueObjective`. Each call of your own counts as one evaluation. If you
-        name torch, JAX or a function, gradients cost little: the default is then
-        :class:`~proxyprox.ProxyBFGS`.
+    jacobian : callable, optional
+        ``jacobian(w)`` returns the matrix of shape (outputs, parameters), such as torch's or
+        JAX's; each call counts as one evaluation. Gradients then cost little, and the default is
+        :class:`~proxyprox.ProxyBFGS`. Left out, it is found by differences.
     workers, noise, scales, bounds, timeout
         As of :class:`~proxyprox.ValueObjective`; a problem passes on its scales and bounds.
 
@@ -71,21 +69,14 @@ class Outputs(ValueObjective):
         model: Callable[[Any], Any],
         loss: Callable[[Array], Any] | None = None,
         *,
-        jacobian: str | Callable[[Any], Any] = "auto",
+        jacobian: Callable[[Any], Any] | None = None,
         **settings: Any,
     ) -> None:
         check.require_takes("loss", loss, ("outputs",))
-        how: dict[str, Any] = {"gradients": jacobian}
-        if not isinstance(jacobian, str):
-            if not (callable(jacobian) and check.takes(jacobian, 1)):
-                allowed = "a function of w alone, or a scheme such as '2-point'"
-                raise TypeError(message("jacobian", jacobian, allowed))
-            how = {"derivative": jacobian}
-        else:
-            check.one_of("jacobian", jacobian, SCHEMES)
+        check.require_takes("jacobian", jacobian, ("w",))
         self.loss = loss
-        self.derivatives = Derivatives(self.role, model, ndim=1, **settings, **how)
-        self._cheap = "derivative" in how or self.derivatives.automatic
+        self.derivatives = Derivatives(self.role, model, ndim=1, derivative=jacobian, **settings)
+        self._cheap = jacobian is not None
 
     @property
     def facts(self) -> Facts:

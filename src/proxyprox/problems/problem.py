@@ -248,7 +248,7 @@ class Problem:
         :class:`~proxyprox.penalties.Box`, which no other may join.
     scales : float or array of shape (d,), optional
         A typical size of each parameter, for methods and gradients that need units.
-    gradients, workers, noise
+    workers, noise
         How losses that are given by their value alone are differentiated: see
         :class:`~proxyprox.ValueObjective`.
 
@@ -270,13 +270,12 @@ class Problem:
     penalty: Penalty | None = None
     bounds: Any = field(default=None, kw_only=True, compare=False)
     scales: Any = field(default=None, kw_only=True, compare=False)
-    gradients: str = field(default="auto", kw_only=True, compare=False)
     workers: int | Executor = field(default=1, kw_only=True, compare=False)
     noise: float | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
-        numeric = {name: getattr(self, name) for name in ("gradients", "workers", "noise")}
+        numeric = {name: getattr(self, name) for name in ("workers", "noise")}
         check_numerics(**numeric)
         for role in ("objective", "proxy"):
             object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
@@ -284,8 +283,7 @@ class Problem:
             # A model of outputs has settings of its own: those here would do nothing.
             for name, value in numeric.items():
                 if value != getattr(type(self), name):
-                    own = "jacobian" if name == "gradients" else name
-                    remedy = f"Write it there: Outputs(model, loss, {own}=...)."
+                    remedy = f"Write it there: Outputs(model, loss, {name}=...)."
                     raise TypeError(
                         message(name, value, "left out beside a model of outputs", remedy)
                     )
