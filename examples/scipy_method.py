@@ -23,6 +23,9 @@ def scipy_method(proxy, **settings):
         if not callable(jac):
             raise TypeError(f"jac must be a function that returns the gradient, got {jac!r}.")
         bounds = others.pop("bounds", None)
+        if isinstance(bounds, (list, tuple)):
+            lower, upper = np.array(bounds, dtype=float).T
+            bounds = (np.nan_to_num(lower, nan=-np.inf), np.nan_to_num(upper, nan=np.inf))
         if refused := [name for name, given in others.items() if given not in (None, (), [])]:
             raise ValueError(f"{', '.join(refused)} must be left out.")
         target = (lambda x: fun(x, *args), lambda x: np.asarray(jac(x, *args), dtype=float))

@@ -5,7 +5,6 @@ Those here are ``separable``: their prox takes a step of its own for every coord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -152,29 +151,15 @@ class Box:
         return from_numpy(lower, like=w), from_numpy(upper, like=w)
 
 
-def box_of_pairs(bounds: Sequence[tuple[Any, Any]]) -> Box:
-    """Return a list of pairs (min, max), one for each parameter, None for no limit, as a Box."""
-    lower, upper = zip(*bounds, strict=True)
-    return Box(
-        [-np.inf if low is None else low for low in lower],
-        [np.inf if high is None else high for high in upper],
-    )
-
-
 def as_box(bounds: Any) -> Box:
-    """Return bounds as a Box: a pair (lower, upper), SciPy's ``Bounds`` or its list of pairs."""
+    """Return bounds as a Box: a pair (lower, upper) or SciPy's ``Bounds``."""
     if isinstance(bounds, Box):
         return bounds
     if hasattr(bounds, "lb") and hasattr(bounds, "ub"):
         return Box(bounds.lb, bounds.ub)
-    allowed = "a pair (lower, upper) of numbers, arrays or None"
-    if not isinstance(bounds, (tuple, list)):
-        raise TypeError(message("bounds", bounds, allowed))
-    if len(bounds) > 0 and all(isinstance(item, tuple) and len(item) == 2 for item in bounds):
-        if len(bounds) == 2:
-            remedy = "Two tuples may be (min, max) of two parameters: use scipy.optimize.Bounds."
-            raise ValueError(message("bounds", bounds, f"{allowed}, not two tuples", remedy))
-        return box_of_pairs(bounds)
-    if len(bounds) != 2:
-        raise TypeError(message("bounds", bounds, allowed))
+    pair = isinstance(bounds, (tuple, list)) and len(bounds) == 2
+    # Two tuples of two could be SciPy's pairs (min, max) of two parameters.
+    if not pair or all(isinstance(item, tuple) and len(item) == 2 for item in bounds):
+        allowed = "a pair (lower, upper) of numbers, arrays or None"
+        raise TypeError(message("bounds", bounds, allowed, "Or pass scipy.optimize.Bounds."))
     return Box(*bounds)

@@ -372,7 +372,8 @@ class Run:
         self._seed = int(rng) if isinstance(rng, numbers.Integral) else None
         self._planned = expected_steps
         self._identity: dict[str, Any] | None = None
-        problem, rule = method.prepare(problem), method.step_size
+        problem = method.prepare(problem)
+        rule = method.step_size.suited(problem, uses_proxy=method.uses_proxy)
         proxy = problem.proxy if method.uses_proxy else Zero()
         metered = proxy_for(proxy, self.ledger, start)
         averaging = averaging or (Adaptive() if rule.measures else Last())
@@ -865,7 +866,7 @@ class Run:
             was, now = (type(getattr(one, name)) for one in (state, self.state))
             if now is type(None) and self.step_size.measures:
                 continue  # a rule that begins with nothing may have learnt anything
-            if was not in (now, *getattr(getattr(self, name), "states", ())):
+            if was is not now:
                 raise ValueError(f"state.{name} is a {was.__name__}, not a {now.__name__}")
         if type(state.learning) is not type(self.state.learning):
             raise ValueError("state.learning is not that of this proxy")

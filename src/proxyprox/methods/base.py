@@ -25,7 +25,7 @@ from array_api_compat import is_array_api_obj
 from proxyprox._util.arrays import Matrix, Vector, changed
 from proxyprox.corrections import Correction, Plain, estimate_of
 from proxyprox.result import Status
-from proxyprox.stepsizes.auto import AutoStep, WithoutProxy, as_step_size
+from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Constant, Eta, Restart, Solve, StepSize
 
 
@@ -226,10 +226,7 @@ class Method:
     def step_size(self) -> StepSize:
         """The rule that ``eta`` stands for."""
         eta = getattr(self, "eta", None)
-        rule = Constant(math.nan) if eta is None else as_step_size(eta)
-        if isinstance(rule, AutoStep) and not self.uses_proxy:
-            return WithoutProxy()
-        return rule
+        return Constant(math.nan) if eta is None else as_step_size(eta)
 
     def defaults(self) -> Defaults | None:
         """Return the solver and the criterion to use if the caller names none.

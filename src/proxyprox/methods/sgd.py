@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from proxyprox._util.arrays import Vector, namespace, zeros_like
 from proxyprox._util.validation import below_one, flag, message, positive
 from proxyprox.methods.base import Answers, Method, OuterStep, State
-from proxyprox.stepsizes.auto import as_step_size, fixed_step_size
+from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
 
 # What is said of an η that is refused.
@@ -172,7 +172,9 @@ class Adam(Method):
         below_one("beta1", self.beta1)
         below_one("beta2", self.beta2)
         positive("eps", self.eps)
-        fixed_step_size(self.eta, "A usual number is 0.01.", "SGD() measures its own.")
+        if as_step_size(self.eta, remedy="A usual number is 0.01.").measures:
+            allowed, remedy = "a number or a function of the step", "SGD() measures its own."
+            raise ValueError(message("eta", self.eta, allowed, remedy))
 
     def defaults(self) -> None:
         """Return None: no subproblem is solved."""

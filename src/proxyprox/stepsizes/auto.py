@@ -63,7 +63,6 @@ non-smooth optimization", ICML 2013, for the averages.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import sys
 from dataclasses import dataclass
@@ -474,6 +473,11 @@ class AutoStep(StepSize):
 
     measures: ClassVar[bool] = True
 
+    def suited(self, problem: Any, *, uses_proxy: bool) -> StepSize:
+        """Return this rule, or without a proxy the one for noisy gradients."""
+        exact = bool(getattr(problem.objective, "exact", False))
+        return self if uses_proxy or exact else DistanceStep()
+
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = True) -> AutoState:
         """Return what is known before the first step; without a proxy, h is L itself."""
         same = uses_proxy and bool(getattr(problem, "same_curvature", False))
@@ -845,51 +849,6 @@ class DistanceStep(StepSize):
         return state.averages.answer
 
 
-def _of_rule(name: str) -> Any:
-    """Return a method of :class:`WithoutProxy` that calls that of the rule a state belongs to."""
-
-    @functools.wraps(getattr(StepSize, name))
-    def call(self: WithoutProxy, state: Any, *arguments: Any) -> Any:
-        return getattr(self.rule(state), name)(state, *arguments)
-
-    return call
-
-
-@dataclass(frozen=True)
-class WithoutProxy(StepSize):
-    """Measure the step size of a method without a proxy; what its ``eta="auto"`` stands for.
-
-    Exact gradients are the business of :class:`AutoStep`, noisy ones of :class:`DistanceStep`.
-    """
-
-    measures: ClassVar[bool] = True
-    states: ClassVar[tuple[type, ...]] = (AutoState,)
-
-    def rule(self, state: Any) -> StepSize:
-        """Return the rule that a state belongs to."""
-        return DistanceStep() if isinstance(state, DistanceState) else AutoStep()
-
-    def init(self, w0: Vector, problem: Any, *, uses_proxy: bool = False) -> Any:
-        """Return the state for noisy gradients: the first answer tells whether they are exact."""
-        return DistanceStep().init(w0, problem)
-
-    def observe(self, state: Any, seen: Observation) -> Any:
-        """Measure with a batch's gradients; the first ones show whether they are exact."""
-        if seen.k == 0 and seen.noise == 0 and isinstance(state, DistanceState):
-            # Exact gradients: curvature limits the steps, and without a proxy h is L itself.
-            state = AutoStep().init(state.start, None, uses_proxy=False)
-        return self.rule(state).observe(state, seen)
-
-    # The rest is the business of the rule that is chosen.
-    eta = _of_rule("eta")
-    comparison_point = _of_rule("comparison_point")
-    gain = _of_rule("gain")
-    restart = _of_rule("restart")
-    solve = _of_rule("solve")
-    end_step = _of_rule("end_step")
-    answer = _of_rule("answer")
-
-
 def as_step_size(
     eta: Any,
     *,
@@ -925,11 +884,3 @@ def as_step_size(
     if callable(eta):
         return Schedule(eta, allow_inf)
     return Constant(positive("eta", eta, remedy, allow_inf=allow_inf))
-
-
-def fixed_step_size(eta: Any, limit: str, remedy: str) -> StepSize:
-    """Return the rule of an η that is not measured; ``remedy`` is what to do instead of that."""
-    rule = as_step_size(eta, remedy=limit)
-    if rule.measures:
-        raise ValueError(message("eta", eta, "a number or a function of the step", remedy))
-    return rule

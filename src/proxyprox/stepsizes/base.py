@@ -96,8 +96,6 @@ class StepSize:
     ----------
     measures : bool
         Whether η depends on the target's answers, so that the noise of each batch is measured.
-    states : tuple of types, optional
-        Classes of states that a run may end with, if :meth:`init` returns one of another class.
 
     Examples
     --------
@@ -129,6 +127,10 @@ class StepSize:
     """
 
     measures: ClassVar[bool] = False
+
+    def suited(self, problem: Any, *, uses_proxy: bool) -> StepSize:
+        """Return the rule to use for a problem: by default this one."""
+        return self
 
     def init(self, w0: Vector, problem: Any, *, uses_proxy: bool) -> Any:
         """Return the state before the first step."""
