@@ -176,7 +176,7 @@ EXACT = {
 }
 SOLVERS = {
     "GradientDescent": {}, "LBFGS": {}, "Newton": {}, "NewtonCG": {},
-    "ProximalGradient": {}, "QuasiNewton": {}, "StochasticGradient": {"steps": 20},
+    "ProximalGradient": {}, "QuasiNewton": {},
 }  # fmt: skip
 
 
@@ -201,8 +201,7 @@ def product() -> None:
     for name, options in SOLVERS.items():
         case(f"solver {name}")(
             lambda n=name, o=options: run(
-                quadratic(noise=0.1) if n == "StochasticGradient" else sampled(),
-                method=by_name("ProxyProx")(2.0), inner=by_name(n)(**o), steps=8,
+                sampled(), method=by_name("ProxyProx")(2.0), inner=by_name(n)(**o), steps=8,
             )
         )  # fmt: skip
     for name in ("ProxyProx", "ProxyProx auto", "SGD auto", "ProxyProx Storm"):

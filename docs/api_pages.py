@@ -76,7 +76,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
             "Step sizes": "stepsizes.AutoStep",
             "Inner solvers": (
                 "inner.Auto inner.ClosedForm inner.QuasiNewton inner.Newton inner.NewtonCG LBFGS "
-                "inner.GradientDescent inner.StochasticGradient inner.ProximalGradient"
+                "inner.GradientDescent inner.ProximalGradient"
             ),
             "When a subproblem is solved": (
                 "stopping.StronglyConvex stopping.Convex stopping.NonConvex stopping.SDane "

@@ -89,7 +89,7 @@ CASES = {
         ValueError, ["y", "[0, 1]"]),
     "option misspelt": (
         lambda: pp.logistic_regression(X, [0, 1] * 3, L2=1),
-        TypeError, ["logistic_regression has no option 'L2'", "l2, intercept"]),
+        TypeError, ["GLM", "L2", "l2"]),
     "columns of other inputs": (
         lambda: pp.linear_regression(X, Y).label_free(np.ones((4, 3))),
         ValueError, ["X must be a table of 2 columns, as the target's is, got 3 columns."]),

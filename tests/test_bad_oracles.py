@@ -8,8 +8,6 @@ import pytest
 import proxyprox as pp
 from tests.runs import SOLVERS
 
-SAMPLED = pp.inner.StochasticGradient(steps=4)
-
 WRONG = {
     "short": (np.ones(1), ValueError, ["shape (1,)", "(2,)"]),
     "matrix": (np.ones((2, 2)), ValueError, ["shape (2, 2)", "(2,)"]),
@@ -107,7 +105,7 @@ def test_other_answers_of_the_wrong_kind(which, answer, words, tmp_path):
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("inner", [*SOLVERS, SAMPLED], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("inner", SOLVERS, ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("after", [0, 1, 5])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_a_proxy_gradient_that_is_not_finite(inner, after, bad, tmp_path):

@@ -86,7 +86,6 @@ def core():
         pp.corrections.EMA: {"a": 0.5},
         pp.corrections.Storm: {"a": 0.5},
         pp.averaging.Geometric: {"mu": 1.0},
-        pp.inner.StochasticGradient: {"steps": 5},
         pp.Adam: half,
         pp.stopping.Convex: {"steps": 10},
         pp.stopping.RandomSteps: {"p": 0.1},
@@ -195,7 +194,6 @@ TAKEN = {
     "Box.lower": {"-1"},
     "Box.upper": {"-1", "inf"},
     "guarantee.B": {"0"},
-    "inner_steps_sgd.H": {"0"},
     "Constant.value": {"NaN", "inf"},  # a method without η
     "softmax_regression.y": {"None"},  # then classes are needed, which the error names
     "Parameter.lower": {"-1"},

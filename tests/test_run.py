@@ -86,7 +86,7 @@ def test_a_result_stays_what_it_was():
     assert not early.success
 
 
-@pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.inner.StochasticGradient(steps=5)])
+@pytest.mark.parametrize("inner", [pp.inner.QuasiNewton(), pp.inner.NewtonCG()])
 @pytest.mark.parametrize("fault", [np.nan, KeyboardInterrupt, RuntimeError])
 def test_a_failed_step_leaves_no_trace_in_the_run(inner, fault):
     plain, armed = problem(), []

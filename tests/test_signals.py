@@ -247,7 +247,7 @@ def test_an_interrupt_between_any_two_lines_leaves_a_run_whole():
     def fresh():
         return pp.Run(
             problem(), method=pp.ProxyProx(0.5, pp.corrections.Storm(0.3)),
-            inner=pp.inner.StochasticGradient(steps=3),
+            inner=pp.inner.NewtonCG(),
             stop=pp.stopping.Steps(3), averaging=pp.averaging.Uniform(), rng=0,
         )  # fmt: skip
 

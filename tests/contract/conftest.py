@@ -77,7 +77,6 @@ INNERS = {
     "NewtonCG": pp.inner.NewtonCG(),
     "ProximalGradient": pp.inner.ProximalGradient(),
     "QuasiNewton": pp.inner.QuasiNewton(),
-    "StochasticGradient": pp.inner.StochasticGradient(steps=20),
 }
 
 CORRECTIONS = {
@@ -154,8 +153,7 @@ def suits(method: Any, inner: Any) -> bool:
     """Tell whether the method takes this inner solver on the contract's problem."""
     if method.defaults() is None:
         return isinstance(inner, pp.inner.Auto)
-    # The zero proxy of SGD and its like has no batches to sample.
-    return method.uses_proxy or not isinstance(inner, pp.inner.StochasticGradient)
+    return True
 
 
 def combinations() -> dict[tuple[str, str, str], bool]:

@@ -37,9 +37,7 @@ def coarse(w):
     return euler(w) - DATA
 
 
-@pytest.mark.parametrize(
-    ("jacobian", "error", "calls"), [(None, 1e-6, 4), (slopes, 1e-13, 2)]
-)
+@pytest.mark.parametrize(("jacobian", "error", "calls"), [(None, 1e-6, 4), (slopes, 1e-13, 2)])
 def test_gradient_and_curvature_are_those_of_the_exact_jacobian(jacobian, error, calls):
     loss = LeastSquares(fine, jacobian=jacobian)
     J, r, v = slopes(W), fine(W), np.array([1.0, -1.0, 2.0])

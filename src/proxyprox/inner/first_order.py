@@ -66,54 +66,6 @@ class GradientDescent(Solver):
 
 
 @dataclass(frozen=True)
-class StochasticGradient(Solver):
-    """SGD on φ with sampled proxy gradients, for a number of steps.
-
-    With ``M = H + 1/η`` and λ the strong convexity of φ: half of the steps at the constant
-    ``1/(2M)`` forget the start, the other half at ``2/(λ(κ + t))``, ``κ = 4M/λ``, forget the noise
-    and are averaged with weights ``(κ + t)²``. One full gradient at the end measures the residual.
-
-    Parameters
-    ----------
-    steps : int
-        Number of steps T; :func:`proxyprox.theory.inner_steps_sgd` gives the one that is proven.
-
-    References
-    ----------
-    Stich, "Unified optimal analysis of the (stochastic) gradient method".
-
-    Examples
-    --------
-    >>> StochasticGradient(steps=50).needs
-    ('gradient', 'smoothness', 'sample')
-    """
-
-    steps: int
-
-    needs: ClassVar[tuple[str, ...]] = ("gradient", "smoothness", "sample")
-
-    def solve(
-        self, phi: Subproblem, start: Vector, stop: Criterion, memory: Memory, rng: Generator
-    ) -> InnerResult:
-        """Take T sampled steps, then measure."""
-        T, kappa = self.steps, 4 * phi.smoothness / phi.strong_convexity
-        w = mean = start
-        total = 0.0
-        for t in range(T):
-            late = max(0, t - T // 2)
-            sampled = phi.proxy.gradient(w, phi.proxy.sample(rng))
-            gradient = sampled + phi.linear + phi.pull * (w - phi.centre)
-            w = w - 2 / (phi.strong_convexity * (kappa + late)) * gradient
-            if t >= T // 2:
-                weight = (1 + late / kappa) ** 2
-                total += weight
-                mean = mean + weight / total * (w - mean)
-        # In a run the start is the centre, where the gradient is known already.
-        first = phi.residual(start, phi.gradient(start))
-        return InnerResult(mean, phi.progress(mean, phi.gradient(mean), T, first))
-
-
-@dataclass(frozen=True)
 class ProximalGradient(Solver):
     """FISTA with backtracking and gradient-based restarts on ``φ = smooth + ψ``.
 

@@ -327,7 +327,7 @@ class Derivatives:
         return found
 
     def second(self, w: Vector) -> Array:
-        """Return second differences of a number, symmetric and inside the bounds; d² + d + 1 values."""
+        """Return second differences, symmetric and inside the bounds; d² + d + 1 values."""
         x = _float64(w)
         steps = np.minimum(self._step_sizes(w, 1 / 4), (self._upper - self._lower) / 2)
         # Near a bound the matrix is that of a point one step inside.
@@ -477,9 +477,10 @@ class Differenced(Summable, Paired):
 class ValueObjective(Differenced):
     """An expensive loss given by its value alone, as ``Problem(fine, coarse)`` makes of a function.
 
-    Gradients are 2-point differences: one takes d + 1 evaluations, the value included; ``Ledger.target_calls`` counts them. A point beside w where
-    the function raises or is not finite gives way to the one on the other side. After the first
-    point an ArithmeticError or a LinAlgError is taken for NaN: methods can turn back from that.
+    Gradients are 2-point differences: one takes d + 1 evaluations, the value included, which
+    ``Ledger.target_calls`` counts. A point beside w where the function raises or is not finite
+    gives way to the one on the other side. After the first point an ArithmeticError or a
+    LinAlgError is taken for NaN: methods can turn back from that.
 
     Parameters
     ----------

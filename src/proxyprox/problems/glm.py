@@ -878,6 +878,9 @@ class GLM(LinearLoss, Paired):
             raise ValueError(message("y", got, allowed, "Divide y, or the columns of X."))
 
 
+GLM.__init__ = check.explain_names(GLM.__init__)  # type: ignore[method-assign]
+
+
 def _check_batch_size(batch_size: Any) -> int | None:
     # More rows than memory can hold row numbers of are a slip, not a batch.
     return None if batch_size is None else check.whole("batch_size", batch_size, most=2**31)
@@ -893,7 +896,7 @@ def linear_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(2))
     1.25
     """
-    return GLM(X, y, families.Linear(), **_check_options("linear_regression", options))
+    return GLM(X, y, families.Linear(), **options)
 
 
 def logistic_regression(
@@ -911,7 +914,6 @@ def logistic_regression(
     >>> round(loss.value(np.zeros(1)), 6)
     0.693147
     """
-    _check_options("logistic_regression", options, "classes")
     return GLM(X, y, families.Logistic(families.check_classes(classes, y, binary=True)), **options)
 
 
@@ -927,7 +929,6 @@ def softmax_regression(
     >>> loss.dim, round(loss.value(np.zeros(9)), 6)
     (9, 1.098612)
     """
-    _check_options("softmax_regression", options, "classes")
     return GLM(X, y, families.Softmax(families.check_classes(classes, y, binary=False)), **options)
 
 
@@ -941,7 +942,7 @@ def poisson_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.value(np.zeros(1))
     1.0
     """
-    return GLM(X, y, families.Poisson(), **_check_options("poisson_regression", options))
+    return GLM(X, y, families.Poisson(), **options)
 
 
 def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
@@ -957,13 +958,4 @@ def gamma_regression(X: Any, y: Any = None, **options: Any) -> GLM:
     >>> loss.gradient(np.zeros(1)), loss.hessian(np.zeros(1))
     (array([-1.]), array([[2.]]))
     """
-    return GLM(X, y, families.Gamma(), **_check_options("gamma_regression", options))
-
-
-def _check_options(function: str, options: dict[str, Any], *more: str) -> dict[str, Any]:
-    """Refuse an option that no regression has, in the name of the function that was called."""
-    allowed = ("l2", "intercept", "sample_weight", "batch_size", "offset", *more)
-    if unknown := sorted(options.keys() - set(allowed)):
-        text = f"{function} has no option {unknown[0]!r}; its options are {', '.join(allowed)}."
-        raise TypeError(text)
-    return options
+    return GLM(X, y, families.Gamma(), **options)

@@ -7,7 +7,6 @@ how large may η be?                 :func:`largest_step_size`
 how accurate after K steps?         :func:`guarantee`, :func:`nonconvex_guarantee`
 which η and K for accuracy ε?       :func:`plan_run`, the paper's :func:`corollary_plan`
 how many rounds if σ = 0?           :func:`exact_rounds`
-how many inner steps?               :func:`inner_steps_sgd`
 when are they fewer than any?       :func:`similarity_threshold`
 ==================================  ==========================================================
 
@@ -16,7 +15,7 @@ convex ones. If a printed constant does not follow from its proof, the function 
 that does and its docstring says so.
 """
 
-from proxyprox.theory.complexity import exact_rounds, inner_steps_sgd, similarity_threshold
+from proxyprox.theory.complexity import exact_rounds, similarity_threshold
 from proxyprox.theory.guarantees import (
     Plan,
     corollary_plan,
@@ -27,6 +26,6 @@ from proxyprox.theory.guarantees import (
 )
 
 __all__ = [
-    "Plan", "corollary_plan", "exact_rounds", "guarantee", "inner_steps_sgd", "largest_step_size",
+    "Plan", "corollary_plan", "exact_rounds", "guarantee", "largest_step_size",
     "nonconvex_guarantee", "plan_run", "similarity_threshold",
 ]  # fmt: skip
