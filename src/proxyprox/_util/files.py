@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from proxyprox._util.signals import critical, protected
+from proxyprox._util.signals import critical
 
 if sys.platform == "win32":
     import msvcrt
@@ -178,7 +178,8 @@ class LockedError(OSError):
     """Another process, or another part of this one, writes the same thing."""
 
 
-class locked:  # noqa: N801 - used like a function
+@contextlib.contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Hold the lock of a file or a folder while the block runs, or raise at once.
 
     The lock is the operating system's, on a hidden file beside the file (inside the folder): it is
@@ -208,28 +209,24 @@ class locked:  # noqa: N801 - used like a function
     proxyprox._util.files.LockedError: ... is being written by this process already...
     >>> folder.cleanup()
     """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = os.fspath(path)
-        final = Path(os.path.realpath(path))
-        self._file = final / ".lock" if final.is_dir() else _beside(final, "lock")
-
-    def __enter__(self) -> None:
+    final, held = Path(os.path.realpath(path)), False
+    file = final / ".lock" if final.is_dir() else _beside(final, "lock")
+    try:
         with critical():
-            if self._file in _locks:
-                raise _in_use(self._path, "this process already")
-            _locks[self._file] = _acquire(self._file, self._path)
-
-    @protected
-    def __exit__(self, *error: object) -> None:
+            if file in _locks:
+                raise _in_use(os.fspath(path), "this process already")
+            _locks[file] = _acquire(file, os.fspath(path))
+            held = True
+        yield
+    finally:
         with critical():
-            descriptor = _locks.pop(self._file, None)
-            if descriptor is not None:  # in a child made by fork it is
+            # A child made by fork holds no lock.
+            if held and (descriptor := _locks.pop(file, None)) is not None:
                 # Removed before it is unlocked, or the next process's file would be removed;
                 # Windows removes no open file, and the next process will do it.
                 with contextlib.suppress(OSError):
-                    if _is_at(descriptor, self._file):
-                        self._file.unlink()
+                    if _is_at(descriptor, file):
+                        file.unlink()
                 os.close(descriptor)
 
 
@@ -239,7 +236,7 @@ def is_locked(path: str | os.PathLike[str]) -> bool:
     Parameters
     ----------
     path : path-like
-        As for :class:`locked`.
+        As for :func:`locked`.
     """
     if not _beside(Path(os.path.realpath(path)), "lock").exists():
         return False

@@ -15,7 +15,7 @@ import platform
 import secrets
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -283,7 +283,7 @@ class PrivacyBudget:
         self.path, self._process = path, os.getpid()
         self._plans: dict[str, _Plan] = {}
         # What this process holds, by token; without a file nobody else looks.
-        self._held: dict[str, locked | None] = {}
+        self._held: dict[str, ExitStack] = {}
         self.epsilon = self.delta = math.nan
         self._journal = Journal(
             path, "privacy budget", PrivacyBudgetError, self._replay,
@@ -519,11 +519,9 @@ class PrivacyBudget:
 
     def _hold(self, token: str) -> None:
         """Reserve: the lock is the operating system's, which forgets it with the process."""
-        self._held[token] = None
+        held = self._held[token] = ExitStack()
         if self.path is not None:
-            held = locked(f"{self.path}.{token}")
-            held.__enter__()
-            self._held[token] = held
+            held.enter_context(locked(f"{self.path}.{token}"))
 
     def _reserved(self, but: str | None = None) -> list[tuple[_Plan, str]]:
         """Return the plans with releases ahead that somebody alive holds, and who."""
@@ -549,11 +547,9 @@ class PrivacyBudget:
             )
 
 
-def _let_go(held: dict[str, locked | None], token: str) -> None:
+def _let_go(held: dict[str, ExitStack], token: str) -> None:
     """End a reservation without a transaction: garbage may be collected within one."""
-    lock = held.pop(token, None)
-    if lock is not None:
-        lock.__exit__()
+    held.pop(token, ExitStack()).close()
 
 
 def _who() -> str:
