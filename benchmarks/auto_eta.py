@@ -38,6 +38,8 @@ PROXY_GRID = 4.0 ** np.arange(-5, 7)
 """Step sizes of ProxyProx, in units of 1/H."""
 SGD_GRID = 0.02 * 2.2 ** np.arange(-6, 11)
 AVERAGES = ("last", "mean")
+FAR = 4.0
+"""A seed that ends above this many times the best constant step is listed as a failure."""
 
 METHODS = {"auto": 'ProxyProx(eta="auto")', "sgd": 'SGD("auto")'}
 PARTS: dict[str, Callable[[], list[Cell]]] = {
@@ -290,6 +292,22 @@ def cells_table(file: Path) -> str:
             lines.append(f"| {name}{failures} | {row['half']} | {ratios} | {best} |")
         lines.append("")
     return "\n".join(lines).rstrip()
+
+
+def failures_list(file: Path) -> str:
+    """Return the problems on which a seed ended above its start, or far above the best step."""
+    lines = []
+    for method, found in json.loads(file.read_text(encoding="utf-8"))["methods"].items():
+        for name, row in found["cells"].items():
+            bad = [
+                f"{show(row[K]['worst_ratio'])} at K = {K}"
+                + (f", {row[K]['above_start']} above the start" if row[K]["above_start"] else "")
+                for K in map(str, KS)
+                if row[K]["above_start"] or (row[K]["worst_ratio"] or math.inf) > FAR
+            ]
+            if bad:
+                lines.append(f"| `{method}` | {name} | {row['half']} | {'; '.join(bad)} |")
+    return "\n".join(["| method | problem | half | worst seed |", "|---|---|---|---|", *lines])
 
 
 def show(ratio: float | None) -> str:

@@ -127,6 +127,19 @@ def sparse_table(file: Path) -> str:
     return "\n".join(lines)
 
 
+def failures_list(file: Path) -> str:
+    """Return the problems on which a seed ended above its start, or far above the best step."""
+    lines = ["| problem | worst seed | above start |", "|---|---|---|"]
+    for found in json.loads(file.read_text(encoding="utf-8"))["methods"].values():
+        lines += [
+            f"| {name.partition(': ')[2]} | {show(row['worst_ratio'])} "
+            f"| {row['above_start']} of {SEEDS} |"
+            for name, row in found["problems"].items()
+            if row["above_start"] or (row["worst_ratio"] or np.inf) > LIMIT
+        ]
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Run what is asked for; print a table in Markdown."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
