@@ -1,14 +1,16 @@
 """How many small changes of the code are noticed by the tests of its folder.
 
-    python benchmarks/mutants.py                        # 40 mutants of each folder
+    python benchmarks/mutants.py                        # 100 mutants of each folder
     python benchmarks/mutants.py --only inner --count 5
     python benchmarks/mutants.py --tree ../before --write
 
-A mutant changes one comparison, sum, product, number, truth value, sign or returned value; which
-places are changed is drawn with a seed. Each mutant runs in a fork in which the libraries are
-imported already, with those test files of its folder that call the changed function, the shortest
-first, and ends at the first failure. One that takes more than ``SECONDS`` of processor time is
-caught, too. ``--write`` records the shares; a run with ``--tree`` adds those of another checkout.
+A mutant changes one comparison, sum, product, number, truth value, sign or returned value in the
+body of a function; a seed draws the places. Defaults are not changed: they are choices.
+
+The tests are collected once. Each mutant gets a fork, in which the changed function's code takes
+the place of the old one; there, the tests that execute the changed statement run, the shortest
+first, until one fails or takes ten times as long as before. (What a test starts as a process of its
+own runs the code as it is.) ``--write`` records the shares, beside those of the other tree.
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import copy
+import gc
+import inspect
 import json
 import os
 import random
 import resource
-import shutil
+import signal
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 HOME = Path(__file__).resolve().parent.parent
@@ -53,40 +59,63 @@ SWAPS = {
     ast.NotEq: ast.Eq, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.And: ast.Or, ast.Or: ast.And, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
+# Arguments of NumPy and SciPy that only save time or memory.
+SPEED = {"check_finite", "copy", "out", "overwrite_a", "overwrite_b"}
+# Imported before the forks, each of which would import them again.
 LIBRARIES = (
     "numpy", "scipy.optimize", "scipy.sparse.linalg", "scipy.stats", "array_api_compat", "torch",
     "array_api_compat.torch", "sklearn.linear_model", "pytest",
 )  # fmt: skip
-SECONDS = 40
 
 
-def sites(tree: ast.AST) -> list[tuple[Any, int]]:
-    """Return the places that can be changed, each with the line of its function, or 0.
+def sites(tree: ast.AST) -> list[tuple[Any, range]]:
+    """Return the places that can be changed, each with the lines of its statement."""
+    found: list[tuple[Any, range]] = []
 
-    Annotations, the text of errors, and defaults of arguments that only name a choice are left out.
-    """
-    found: list[tuple[Any, int]] = []
-
-    def visit(node: ast.AST, function: int) -> None:
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)) and not function:
-            first = getattr(node, "decorator_list", [])[:1] or [node]
-            function = first[0].lineno  # type: ignore[attr-defined]
+    def visit(node: Any, lines: range | None) -> None:
+        function = isinstance(node, (ast.FunctionDef, ast.Lambda))
+        if isinstance(node, ast.stmt) and lines:
+            body = getattr(node, "body", None)
+            end = body[0].lineno if body else node.end_lineno + 1  # type: ignore[operator]
+            lines = range(node.lineno, max(end, node.lineno + 1))
+        if lines and changeable(node):
+            found.append((node, lines))
+        if function and not lines:
+            lines = range(node.lineno, node.lineno + 1)
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.Raise):
+            if name in ("annotation", "returns", "decorator_list") or (name == "args" and function):
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
-                    visit(child, function)
-        constant = isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float))
-        compared = isinstance(node, ast.Compare) and type(node.ops[0]) in SWAPS
-        joined = isinstance(node, (ast.BinOp, ast.BoolOp)) and type(node.op) in SWAPS
-        signed = isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub))
-        answer = isinstance(node, ast.Return) and node.value is not None
-        if constant or compared or joined or signed or answer:
-            found.append((node, function))
+                if isinstance(child, ast.AST) and not unnoticed(child):
+                    visit(child, lines)
 
-    visit(tree, 0)
+    visit(tree, None)
     return found
+
+
+def unnoticed(node: ast.AST) -> bool:
+    """Return whether a part only makes a message or saves time."""
+    saves = isinstance(node, ast.keyword) and node.arg in SPEED
+    return saves or isinstance(node, (ast.Raise, ast.JoinedStr))
+
+
+def changeable(node: Any) -> bool:
+    """Return whether `change` makes of a node what a test could notice.
+
+    Tolerances below 1e-3 and caps of 20 or more are left out: they say how long to go on.
+    """
+    if isinstance(node, ast.Constant):
+        number = isinstance(node.value, (int, float))
+        return number and (node.value == 0 or 1e-3 <= node.value < 20)
+    if isinstance(node, ast.Compare):
+        return type(node.ops[0]) in SWAPS
+    if isinstance(node, (ast.BinOp, ast.BoolOp)):
+        return type(node.op) in SWAPS
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, (ast.Not, ast.USub))
+    # A function that returns nothing, or None, already does what the change makes it do.
+    returns = isinstance(node, ast.Return) and node.value
+    return bool(returns) and getattr(node.value, "value", node) is not None
 
 
 def change(node: Any) -> None:
@@ -100,100 +129,132 @@ def change(node: Any) -> None:
         if isinstance(node.op, ast.Not):
             node.operand = ast.UnaryOp(ast.Not(), node.operand)
     elif isinstance(node, ast.Return):
-        node.value = ast.Constant(None)
+        # The value stays in the code, and with it the variables that the function closes over.
+        node.value = ast.IfExp(ast.Constant(True), ast.Constant(None), node.value)
     elif isinstance(node.value, bool):
         node.value = not node.value
     else:
         node.value = node.value + 1 if isinstance(node.value, int) else 2 * node.value + 1e-3
 
 
-class Calls:
-    """A plugin of pytest: which functions each test file calls, and how long the file takes."""
-
-    def __init__(self, source: Path) -> None:
-        self.source, self.seconds = str(source), collections.Counter[str]()
-        self.files: dict[str, set[str]] = collections.defaultdict(set)
-
-    def pytest_runtest_protocol(self, item: Any) -> None:
-        file = item.nodeid.partition("::")[0]
-        seen = self.files[file]
-        self.now = file, time.process_time()
-
-        def called(frame: Any, event: str, argument: Any) -> None:
-            code = frame.f_code
-            if code.co_filename.startswith(self.source):
-                seen.add(f"{code.co_filename}:{code.co_firstlineno}")
-
-        sys.settrace(called)
-
-    def pytest_runtest_logfinish(self) -> None:
-        sys.settrace(None)
-        file, begun = self.now
-        self.seconds[file] += time.process_time() - begun  # type: ignore[assignment]
+def functions(code: CodeType) -> list[CodeType]:
+    """Return the code of a module's functions and methods."""
+    found = []
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            found += [part] if part.co_flags & inspect.CO_OPTIMIZED else functions(part)
+    return found
 
 
-def in_fork(source: Path, seconds: float, work: Callable[[Any], int]) -> tuple[int, float]:
-    """Call a function in a fork with the package below ``source``; return status and CPU time."""
-    sys.dont_write_bytecode = True  # mutants of one second would share it
+def in_fork(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what a function returns in a fork, or None if the fork dies, and its CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    child = os.fork()
-    if child == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
-        sys.path[:0] = [str(source)]
-        os._exit(work(import_module("pytest")))
-    status = os.waitpid(child, 0)[1]
+    with tempfile.TemporaryFile("w+") as file:
+        child = os.fork()
+        if child == 0:
+            try:
+                json.dump(work(), file)
+                file.flush()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        file.seek(0)
+        text = file.read()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return status, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return json.loads(text) if text else None, seconds
 
 
-OPTIONS = ["-q", "-x", "-p", "no:cacheprovider"]
+class Mutants:
+    """A plugin of pytest: in place of the tests themselves, it tries mutants with them."""
+
+    def __init__(self, modules: list[str], count: int, seed: int) -> None:
+        found = [path for name in modules for path in [Path(name), *Path(name).glob("*.py")]]
+        # Read once: whoever edits the tree meanwhile does not disturb.
+        self.texts = {path.resolve(): path.read_text() for path in found if path.suffix == ".py"}
+        self.count, self.seed = count, seed
+        self.outcomes: list[tuple[bool, float, str]] = []
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        live = collections.defaultdict(list)
+        for thing in gc.get_objects():
+            if type(thing) is FunctionType:  # some things answer `isinstance` with a warning
+                live[thing.__code__.co_filename].append(thing)
+        reached, durations = in_fork(partial(observed, session, set(map(str, self.texts))))[0]
+        places = [
+            (path, at)
+            for path, text in sorted(self.texts.items())
+            for at in range(len(sites(ast.parse(text))))
+        ]
+        chosen = random.Random(self.seed).sample(places, min(self.count, len(places)))
+        for path, at in sorted(chosen):
+            original, tree = (ast.parse(self.texts[path]) for _ in range(2))
+            node, statement = sites(tree)[at]
+            before = ast.unparse(node)
+            change(node)
+            old, new = (functions(compiled(one, path)) for one in (original, tree))
+            codes = dict(zip(old, new, strict=True))
+            tests = {test for line in statement for test in reached.get(f"{path}:{line}", ())}
+            order = [(test, durations[test]) for test in sorted(tests, key=durations.__getitem__)]
+            left, seconds = in_fork(partial(survives, session, live[str(path)], codes, order))
+            after = "return None" if isinstance(node, ast.Return) else ast.unparse(node)
+            what = f"{path.relative_to(Path.cwd())}:{node.lineno}: {before} → {after}"
+            self.outcomes.append((bool(left), seconds, what))
+        return True
 
 
-def mutants(
-    source: Path, modules: list[str], tests: list[str], count: int, seed: int
-) -> Iterator[tuple[bool, float, str]]:
-    """Yield of each mutant whether the tests notice it, its seconds, and what it is."""
-    calls, found = Calls(source), source / "calls.json"
+def survives(
+    session: Any,
+    live: list[FunctionType],
+    codes: dict[CodeType, CodeType],
+    tests: list[tuple[int, float]],
+) -> bool:
+    """Return whether tests, each with its usual seconds, pass with other code of functions."""
+    for function in live:
+        function.__code__ = codes.get(function.__code__, function.__code__)
+    return all(passes(session, test, 2 + 10 * seconds) for test, seconds in tests)
 
-    def as_it_is(pytest: Any) -> int:
-        failed = int(pytest.main([*OPTIONS, *tests], plugins=[calls]))
-        files = {file: sorted(seen) for file, seen in calls.files.items()}
-        found.write_text(json.dumps([files, calls.seconds]))
-        return int(failed != 0)
 
-    tests = [name for name in tests if Path(name).exists()]
-    if in_fork(source, 600, as_it_is)[0]:
-        sys.exit(f"{tests} fail on the code as it is.")
-    files, seconds = json.loads(found.read_text())
-    order = sorted(files, key=lambda file: seconds[file])
-    paths = [p for name in modules for p in sorted([*Path(name).glob("*.py"), Path(name)])]
-    paths = [path for path in paths if path.suffix == ".py"]
-    trees = {path: ast.parse(path.read_text()) for path in paths}
-    places = [(path, at) for path in paths for at in range(len(sites(trees[path])))]
-    chosen = random.Random(seed).sample(places, min(count, len(places)))
-    for path, at in sorted(chosen):
-        mutant, place = copy.deepcopy(trees[path]), source / path.relative_to("src")
-        node, function = sites(mutant)[at]
-        before = ast.unparse(node)
-        change(node)
-        place.write_text(ast.unparse(mutant))
-        # Line numbers are those of the file as it was.
-        using = [file for file in order if not function or f"{place}:{function}" in files[file]]
-        work = lambda pytest, using=using: int(pytest.main([*OPTIONS, *using]) != 0)  # noqa: E731
-        status, took = in_fork(source, SECONDS, work) if using else (0, 0.0)
-        shutil.copy(path, place)
-        what = f"{path}:{node.lineno}: {before} → {ast.unparse(node)}"
-        yield bool(status), took, what
+def compiled(tree: ast.Module, path: Path) -> CodeType:
+    return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+
+
+def passes(session: Any, test: int, seconds: float) -> bool:
+    """Run a test; it ends the process when it takes more processor time, or forty times that."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 40 * seconds)
+    item = session.items[test]
+    session.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return not session.testsfailed
+
+
+def observed(session: Any, files: set[str]) -> tuple[dict[str, list[int]], list[float]]:
+    """Return which tests execute each line, and the seconds of each test."""
+    reached: dict[str, set[int]] = collections.defaultdict(set)
+    durations = [0.0] * len(session.items)
+    for test in range(len(session.items)):
+
+        def trace(frame: Any, event: str, _: Any, test: int = test) -> Any:
+            if frame.f_code.co_filename not in files:
+                return None
+            reached[f"{frame.f_code.co_filename}:{frame.f_lineno}"].add(test)
+            return partial(trace, test=test)
+
+        threading.settrace(trace)
+        sys.settrace(trace)
+        begun = time.process_time()
+        if not passes(session, test, 600):
+            os._exit(1)
+        durations[test] = time.process_time() - begun
+        sys.settrace(None)
+    return {line: sorted(tests) for line, tests in reached.items()}, durations
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tree", type=Path, default=HOME, help="another checkout")
     parser.add_argument("--only", choices=FOLDERS, nargs="+", default=list(FOLDERS))
-    parser.add_argument("--count", type=int, default=40, help="mutants of each folder")
+    parser.add_argument("--count", type=int, default=100, help="mutants of each folder")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help=f"write {RECORD}")
     given = parser.parse_args()
@@ -201,25 +262,34 @@ def main() -> None:
     sys.path.remove(str(Path(__file__).resolve().parent))
     sys.path[:] = [place for place in sys.path if Path(place).resolve() != HOME / "src"]
     os.chdir(given.tree)
-    sys.path.insert(0, str(given.tree.resolve()))
-    if "slow:" in Path("pyproject.toml").read_text():
-        OPTIONS.extend(["-m", "not slow"])
+    sys.path[:0] = [str(Path("src").resolve()), str(Path.cwd())]
     for name in LIBRARIES:
         import_module(name)
     for folder in given.only:
-        left, total, number = [], 0.0, 0
-        with tempfile.TemporaryDirectory() as temporary:
-            source = Path(temporary).resolve() / "src"
-            shutil.copytree("src", source)
-            for caught, took, what in mutants(source, *FOLDERS[folder], given.count, given.seed):
-                number, total = number + 1, total + took
-                left += [] if caught else [what]
-        print(f"{folder}: {len(left)} of {number} survive, {total:.0f} s", *left, sep="\n  ",
-              flush=True)  # fmt: skip
-        row = {"folder": folder, "seed": given.seed, "mutants": number, "survive": len(left)}
-        row |= {"survivors": left, "cpu_seconds": round(total, 1)}
+        row = in_fork(partial(tried, folder, given.count, given.seed))[0]
+        if row is None:
+            sys.exit(f"{folder}: its tests fail on the code as it is.")
+        print(f"{folder}: {row['survive']} of {row['mutants']} survive, {row['cpu_seconds']} s",
+              *row["survivors"], sep="\n  ", flush=True)  # fmt: skip
         if given.write:
             write({"tree": "this" if given.tree == HOME else "before", **row})
+
+
+def tried(folder: str, count: int, seed: int) -> dict[str, Any] | None:
+    """Return the row of a folder's mutants."""
+    modules, tests = FOLDERS[folder]
+    mutants = Mutants(modules, count, seed)
+    with tempfile.TemporaryDirectory() as temporary:
+        options = ["-x", "-p", "no:cacheprovider", "-p", "no:terminal", "-m", "not slow"]
+        options += ["--basetemp", f"{temporary}/base"]
+        options += [name for name in tests if Path(name).exists()]
+        if import_module("pytest").main(options, plugins=[mutants]):
+            return None
+    left = [what for survives, _, what in mutants.outcomes if survives]
+    return {
+        "folder": folder, "seed": seed, "mutants": len(mutants.outcomes), "survive": len(left),
+        "survivors": left, "cpu_seconds": round(sum(took for _, took, _ in mutants.outcomes)),
+    }  # fmt: skip
 
 
 def write(row: dict[str, Any]) -> None:

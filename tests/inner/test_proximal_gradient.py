@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
@@ -95,6 +97,34 @@ def test_the_residual_is_measured_only_if_the_rule_may_hold():
     progress = solve(phi, StronglyConvex(1e-4)).progress
     assert progress.steps > 5
     assert len(calls) <= progress.steps + 6
+
+
+@pytest.mark.parametrize("penalty", [None, L1(0.05)])
+def test_steps_are_those_of_fista_with_restarts(penalty):
+    proxy, centre = logistic_regression(X * np.geomspace(0.1, 1, 12), Y > 0), RNG.normal(size=12)
+    phi = Subproblem(proxy, np.full(12, 0.1), centre, 100.0, penalty)
+    w = y = centre
+    weight, restarts = 1.0, 0
+    for _ in range(60):
+        w, before = y - phi.gradient(y) / phi.smoothness, w
+        w = w if penalty is None else penalty.prox(w, 1 / phi.smoothness)
+        if (y - w) @ (w - before) > 0:
+            weight, restarts = 1.0, restarts + 1
+        grown = (1 + (1 + 4 * weight**2) ** 0.5) / 2
+        y, weight = w + (weight - 1) / grown * (w - before), grown
+    assert 0 < restarts < 20
+    found = solve(phi, SMALLEST, max_steps=60)
+    assert found.progress.steps == 60
+    np.testing.assert_allclose(found.w, w, rtol=1e-9)
+
+
+def test_the_bound_follows_the_curvature():
+    proxy = without_smoothness(Quadratic(np.diag(np.geomspace(1e-3, 1, 12))))
+    for start in (1e-3, 1e3):
+        memory = {"bound": start}
+        phi = Subproblem(proxy, np.ones(12), np.zeros(12), math.inf)
+        solve(phi, SMALLEST, memory, max_steps=150)
+        assert 0.2 < memory["bound"] <= 2
 
 
 def test_steps_grow_with_the_root_of_the_condition():

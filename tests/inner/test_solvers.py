@@ -1,8 +1,11 @@
 """Every solver reaches the minimiser, keeps its limits, and Auto picks the one that suits."""
 
+import collections
+
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy.optimize import rosen, rosen_der, rosen_hess, rosen_hess_prod
 
 from proxyprox import L1, LBFGS, FunctionProxy, Quadratic, logistic_regression, poisson_regression
 from proxyprox.inner import (
@@ -85,21 +88,6 @@ def test_accuracy_at_the_level_of_rounding_ends(solver, solve, logistic_case):
     assert np.linalg.norm(w - exact) <= 1e-9
 
 
-@every_general
-def test_poisson_from_far_away(solver, solve):
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(50, 3))
-    proxy = poisson_regression(X, rng.poisson(1, size=50))
-    centre = 8 * np.ones(3)
-    phi = Subproblem(proxy, np.zeros(3), centre, 10.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        w, progress = solve(solver, phi, Residual(1e-7))
-    assert progress.residual <= 1e-7
-    # The stationary equation, written out.
-    equation = X.T @ (np.exp(X @ w) - proxy.targets) / 50 + (w - centre) / 10
-    assert np.linalg.norm(equation) <= 1.1e-7
-
-
 def waves(size=4, strength=1.0):
     """``Σ strength·cos(3 w_j)``: curvature between −9 and 9 times the strength."""
     return FunctionProxy(
@@ -122,16 +110,44 @@ def test_nonconvex_subproblem_ends_stationary_and_says_whether_lower(solver, see
     assert NonConvex().holds(progress) == (phi.value(w) <= phi.value(centre))
 
 
+# Values, gradients, and Hessians or products that each solver may take on `HARD`.
+COSTS = {
+    "LBFGS": [(46, 46, 0), (10, 9, 0), (49, 49, 0)],
+    "Newton": [(0, 31, 30), (8, 11, 10), (21, 30, 26)],
+    "NewtonCG": [(0, 31, 69), (7, 7, 5), (17, 22, 60)],
+    "ProximalGradient": [(593, 307, 0), (0, 14, 0), (941, 455, 0)],
+    "QuasiNewton": [(32, 40, 18), (8, 13, 14), (77, 78, 92)],
+}
+RNG = np.random.default_rng(0)
+POISSON = poisson_regression(RNG.normal(size=(50, 3)), RNG.poisson(1, size=50))
+CALLS = ("value", "gradient", "hvp", "hessian")
+HARD = [
+    # From far away, from a crest with a negative definite Hessian, along a bent valley.
+    (FunctionProxy(**{name: getattr(POISSON, name) for name in CALLS}), 8 * np.ones(3), 10.0),
+    (waves(), np.full(4, 0.05), 1.0),
+    (FunctionProxy(rosen, rosen_der, hvp=rosen_hess_prod, hessian=rosen_hess),
+     np.array([-1.2, 1.0, -1.2, 1.0]), np.inf),
+]  # fmt: skip
+
+
 @every_general
-def test_shifted_newton_steps_do_not_climb(solver, solve):
-    # On a crest: the Hessian is negative definite at the start.
-    centre = np.full(4, 0.05)
-    phi = Subproblem(waves(), np.zeros(4), centre, 1.0)
-    assert np.linalg.eigvalsh(phi.hessian(centre))[-1] < -5
-    w, progress = solve(solver, phi, Residual(1e-8))
+@pytest.mark.parametrize("case", range(3))
+def test_hard_subproblems_cost_no_more_than_they_did(solver, case, solve):
+    (proxy, centre, eta), calls = HARD[case], collections.Counter()
+
+    def counted(name):
+        return lambda *at: calls.update([name]) or getattr(proxy, name)(*at)
+
+    counting = FunctionProxy(**{name: counted(name) for name in CALLS}, smoothness=proxy.smoothness)
+    phi = Subproblem(counting, np.zeros(len(centre)), centre, eta)
+    with np.errstate(over="ignore", invalid="ignore"):
+        w, progress = solve(solver, phi)
     assert progress.residual <= 1e-8
-    assert phi.value(w) < phi.value(centre) - 4
-    assert np.linalg.eigvalsh(phi.hessian(w))[0] > 0
+    np.testing.assert_allclose(proxy.gradient(w) + (w - centre) / eta, 0, atol=1.1e-8)
+    assert np.linalg.eigvalsh(proxy.hessian(w) + np.eye(len(w)) / eta)[0] > 0
+    spent = calls["value"], calls["gradient"], calls["hvp"] + calls["hessian"]
+    allowed = COSTS[type(solver).__name__][case]
+    assert all(took <= most for took, most in zip(spent, allowed, strict=True)), spent
 
 
 GLM = logistic_regression(np.eye(3), [0, 1, 0])
