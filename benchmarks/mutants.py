@@ -174,6 +174,7 @@ class Mutants:
         self.texts = {path.resolve(): path.read_text() for path in found if path.suffix == ".py"}
         self.count, self.seed = count, seed
         self.outcomes: list[tuple[bool, float, str]] = []
+        self.shown = os.fdopen(os.dup(2), "w", buffering=1)  # pytest captures the other one
 
     def pytest_runtestloop(self, session: Any) -> bool:
         live = collections.defaultdict(list)
@@ -186,8 +187,8 @@ class Mutants:
             for path, text in sorted(self.texts.items())
             for at in range(len(sites(ast.parse(text))))
         ]
-        chosen = random.Random(self.seed).sample(places, min(self.count, len(places)))
-        for path, at in sorted(chosen):
+        random.Random(self.seed).shuffle(places)
+        for path, at in places[: self.count]:
             original, tree = (ast.parse(self.texts[path]) for _ in range(2))
             node, statement = sites(tree)[at]
             before = ast.unparse(node)
@@ -200,6 +201,8 @@ class Mutants:
             after = "return None" if isinstance(node, ast.Return) else ast.unparse(node)
             what = f"{path.relative_to(Path.cwd())}:{node.lineno}: {before} → {after}"
             self.outcomes.append((bool(left), seconds, what))
+            print(f"{len(self.outcomes)} {seconds:.1f} s{', survives' * bool(left)}: {what}",
+                  file=self.shown)  # fmt: skip
         return True
 
 
@@ -285,7 +288,7 @@ def tried(folder: str, count: int, seed: int) -> dict[str, Any] | None:
         options += [name for name in tests if Path(name).exists()]
         if import_module("pytest").main(options, plugins=[mutants]):
             return None
-    left = [what for survives, _, what in mutants.outcomes if survives]
+    left = sorted(what for survives, _, what in mutants.outcomes if survives)
     return {
         "folder": folder, "seed": seed, "mutants": len(mutants.outcomes), "survive": len(left),
         "survivors": left, "cpu_seconds": round(sum(took for _, took, _ in mutants.outcomes)),

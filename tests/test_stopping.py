@@ -18,15 +18,16 @@ from proxyprox.stopping import (
 )
 
 
-def progress(residual=1.0, displacement=2.0, eta=0.5, steps=3, start=10.0, decrease=0.0):
+def progress(residual=1.0, displacement=2.0, eta=0.125, steps=3, start=10.0, decrease=0.0):
     return Progress(steps, residual, displacement, eta, start, lambda: decrease)
 
 
 def test_rules_hold_up_to_their_threshold_and_no_further():
-    # ‖w − w_k‖ = 2, η = 1/2, first residual 10.
+    # ‖w − w_k‖ = 2, η = 1/8, first residual 10.
     for rule, threshold in {
-        StronglyConvex(mu=0.5): 1.0, StronglyConvex(mu=0.5, G=1.0): math.sqrt(2),
-        Convex(steps=4): 1.0, NonConvex(): math.sqrt(7), SDane(): 2.0, Residual(0.25): 0.25,
+        StronglyConvex(mu=0.5): 2.0, StronglyConvex(mu=0.5, G=1.0): math.sqrt(5),
+        Convex(steps=4): 4.0, Convex(steps=4, G=3.0): 5.0, NonConvex(): math.sqrt(112),
+        NonConvex(target_gradient_norm=4.0): math.sqrt(114), SDane(): 8.0, Residual(0.25): 0.25,
         Relative(0.1): 1.0,
     }.items():  # fmt: skip
         assert rule.threshold(progress()) == pytest.approx(threshold, rel=1e-15)

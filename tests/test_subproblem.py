@@ -22,6 +22,8 @@ def test_value_is_the_three_terms(phi):
     quadratic = 0.0 if math.isinf(phi.eta) else np.sum((W - CENTRE) ** 2) / (2 * phi.eta)
     want = PROXY.value(W) + LINEAR @ (W - CENTRE) + quadratic
     assert phi.value(W) == pytest.approx(want, rel=1e-14)
+    assert phi.decrease(W) == pytest.approx(PROXY.value(CENTRE) - want, rel=1e-12)
+    assert phi.decrease(CENTRE.copy()) == 0.0
     penalised = Subproblem(PROXY, LINEAR, CENTRE, phi.eta, L1(0.5))
     assert penalised.value(W) == pytest.approx(want + 0.5 * np.abs(W).sum(), rel=1e-14)
 

@@ -7,7 +7,14 @@ import pytest
 import scipy.optimize
 
 import proxyprox as pp
-from proxyprox.inner.exact import find_minimum, minimise_exactly, minimise_in_box
+from proxyprox.inner.exact import (
+    absolute,
+    box_minimum,
+    factored,
+    find_minimum,
+    minimise_exactly,
+    minimise_in_box,
+)
 
 
 @pytest.fixture
@@ -57,6 +64,46 @@ def test_the_minimum_is_that_of_scipy(lower, upper):
     np.testing.assert_allclose(found, reference.x, atol=1e-5)
     assert box.value(found) == 0
     np.testing.assert_allclose(find_minimum(loss, start, penalty=box), found, atol=1e-6)
+
+
+def test_a_loss_without_a_minimum_has_none_and_one_that_begins_there_keeps_it(loss):
+    rows = np.array([[-1.0, 0.5], [1.0, -2.0], [2.0, 1.0]])
+    for endless in (
+        pp.logistic_regression(rows, [0, 1, 1]),
+        pp.Quadratic(np.zeros((2, 2)), [1, 0]),
+    ):
+        assert find_minimum(endless, np.zeros(2)) is None
+    exact = np.linalg.lstsq(loss.design.X, loss.targets, rcond=None)[0]
+    for start in (exact, exact + 1e-12, np.full(3, 1e3)):
+        np.testing.assert_allclose(find_minimum(loss, start), exact, rtol=1e-9)
+    np.testing.assert_allclose(find_minimum(loss, np.zeros(3), penalty=pp.L1(10.0)), 0, atol=1e-12)
+
+
+def test_a_matrix_is_made_definite_and_a_singular_one_solved_with():
+    rng = np.random.default_rng(2)
+    Q = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    definite = (Q * [1.0, 2.0, 3.0, 4.0]) @ Q.T
+    np.testing.assert_allclose(absolute((Q * [-1.0, 2.0, -3.0, 4.0]) @ Q.T), definite, atol=1e-12)
+    assert absolute(definite) is definite
+    q = rng.normal(size=4)
+    np.testing.assert_allclose(
+        factored(definite.copy(), 0.5)(q), np.linalg.solve(definite + np.eye(4) / 2, q), rtol=1e-9
+    )
+    # Less than nothing, but for rounding: a shift of that size is added.
+    edge = np.diag([-1e-15, 2.0, 3.0, 4.0])
+    np.testing.assert_allclose(factored(edge, 0.0)([0.0, 2.0, 3.0, 4.0]), [0, 1, 1, 1], rtol=1e-9)
+
+
+def test_a_quadratic_within_bounds_has_its_minimum_where_the_slope_says():
+    rng = np.random.default_rng(3)
+    for scale in (0.1, 1.0, 10.0):
+        root, g = rng.normal(size=(8, 6)), scale * rng.normal(size=6)
+        B, low, high = root.T @ root, -rng.uniform(size=6), rng.uniform(size=6)
+        p = box_minimum(B, g, low, high)
+        slope = g + B @ p
+        assert np.all((low <= p) & (p <= high))
+        # Downhill leads out of the box, or nowhere.
+        np.testing.assert_allclose(np.clip(p - slope, low, high), p, atol=1e-9 * scale)
 
 
 def test_a_curved_valley_takes_few_evaluations_and_none_outside():

@@ -178,6 +178,7 @@ def test_choice_suits_the_proxy_and_says_why(proxy, penalty, size, solver, reaso
     assert isinstance(choice.solver, solver)
     assert reason in choice.reason
     assert all(getattr(proxy, need, None) is not None for need in needs_of(choice.solver))
+    assert needs_of(GradientDescent(step_size=0.1)) == ("gradient",)
 
 
 def test_history_is_used(solve):

@@ -409,7 +409,7 @@ def test_a_useless_proxy_costs_at_most_three_rounds(kind):
 
 @pytest.mark.parametrize("family", ["poisson", "gamma"])
 def test_a_proxy_far_too_flat_or_of_other_inputs_ends_no_convex_run_early(family):
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(200, 12)) + 3 * rng.normal(size=12)
         score = X @ rng.normal(size=12)
