@@ -293,6 +293,10 @@ def require(user: str, role: str, oracle: Any, needs: Iterable[str], instead: st
         )
 
 
+# Methods of classes are asked about again and again.
+signature_of = functools.lru_cache(inspect.signature)
+
+
 def takes(function: Any, count: int) -> bool:
     """Tell whether something can be called with a number of arguments, as far as it can be seen.
 
@@ -301,7 +305,9 @@ def takes(function: Any, count: int) -> bool:
     if not callable(function) or (isinstance(function, type) and function not in (int, float)):
         return False
     try:
-        inspect.signature(function).bind(*[None] * count)
+        method = getattr(function, "__func__", None)
+        known = inspect.signature(function) if method is None else signature_of(method)
+        known.bind(*[None] * (count + (method is not None)))
     except ValueError:  # some compiled functions do not tell
         return True
     except TypeError:

@@ -42,8 +42,8 @@ Array = np.ndarray[Any, Any]
 BLOCK = 1 << 18
 # Parts of a long table that may be read at the same time.
 PARTS = 8
-# Rows that show whether columns are alike, and how many times larger sums of squares may then be.
-SOME, ALIKE = 2000, 10.0
+# Entries that show whether columns are alike, and how many times larger their sums may then be.
+SOME, ALIKE = 20_000, 10.0
 # The share of the rows up to which a sample is copied.
 COPIED = 0.1
 # Passes of several threads come one after the other.
@@ -612,14 +612,16 @@ class GLM(LinearLoss, Paired):
     def units(self) -> Vector:
         """Return about the change of each parameter that matters: ``1/√H_jj`` of a constant model.
 
-        The sums of squares are those of all rows, so that no rare column is missed. If some rows of
-        a sparse table, where the sums take a pass, show that its columns are alike, all have one.
+        The sums of squares are those of all rows, so that no rare column is missed. If some entries
+        of a sparse table, where the sums take a pass, show that its columns are alike, all have one.
         """
         design, squares = self.design, None
-        if design.sparse and "squares" not in vars(design):
-            some = self.spread_sample(min(SOME, self.design.rows)).design.squares
-            if some.max() < ALIKE * some.min():
-                squares = np.full(design.width, some.mean() * design.rows / min(SOME, design.rows))
+        if design.sparse and not design.intercept and "squares" not in vars(design):
+            some = slice(None, None, max(1, design.X.nnz // SOME))
+            found = np.bincount(design.X.indices[some], design.X.data[some] ** 2, design.width)
+            if found.max() < ALIKE * found.min():
+                squares = np.full(design.width, found.mean() * some.step)
+                squares *= design.rows / design.X.shape[0]
         squares = design.squares if squares is None else squares
         family, rates = self.family, np.array([self.family.neutral])
         if self.targets is not None and family.outputs == 1:
