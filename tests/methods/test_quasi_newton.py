@@ -549,3 +549,15 @@ def test_pairs_of_another_quadratic_stay_as_they_are():
     pairs, agreeing = conjugate([*old, *new])
     assert agreeing == 3
     assert all(kept is given for kept, given in zip(pairs[:2], old, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_of_other_units_without_a_hessian_are_not_called_done_too_early(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 30)) * np.logspace(6, -6, 30)
+    y = X @ (rng.normal(size=30) / np.logspace(6, -6, 30)) + rng.normal(size=300)
+    loss, best = pp.linear_regression(X, y), np.linalg.lstsq(X, y, rcond=1e-16)[0]
+    result = pp.minimize(pp.Problem((loss.value, loss.gradient)), np.zeros(30), steps=200)
+    left = (loss.value(result.w) - loss.value(best)) / (loss.value(0 * best) - loss.value(best))
+    assert left < 1e-6 or not result.success
+    assert "scales=" in result.message

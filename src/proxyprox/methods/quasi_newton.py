@@ -381,7 +381,7 @@ class QuasiNewtonState(State):
     ``modelled`` tells if the units come from the target itself.
     ``anchor`` is where, and ``formed`` when the Hessian was formed that is kept, ``losses`` are the
     first one and the last ones, ``fall`` is what is known of the way from w0 to the first of them,
-    ``alone`` what one parameter would gain by itself.
+    ``alone`` what one parameter would gain by itself, ``sizes`` are those of the first gradient.
     """
 
     trial: Vector = None
@@ -405,6 +405,7 @@ class QuasiNewtonState(State):
     losses: list[float] = field(default_factory=list)
     fall: float = 0.0
     alone: float = 0.0
+    sizes: Vector | None = None
     note: str = ""
     leap: int = 0
 
@@ -566,7 +567,7 @@ class ProxyBFGS(Method):
                 text = "the target's gradient is NaN or infinite"
                 raise NonFiniteError(text, Status.TARGET_NOT_FINITE)
             known["value"] = value = _finite_or_none(value)
-            state = replace(state, w=state.trial, **known)
+            state = replace(state, w=state.trial, sizes=abs(gradient), **known)
             if state.leap or dropped:
                 return self._start(replace(state, other=None), step)
             if state.given or (
@@ -796,6 +797,12 @@ class ProxyBFGS(Method):
             elif state.modelled:
                 # In the target's own units each parameter has about the curvature 1.
                 alone = float((local.gradient**2).max(initial=0.0)) / 2
+            elif state.units is None and state.losses:
+                alone = _kept_alone(state)
+                note = (
+                    "Gradients of single parameters differ by orders of magnitude: scales= helps."
+                )
+                state = replace(state, note=note) if alone else state
             # The least that is left, if the target is nowhere steeper than along the steps so far.
             steepest = max((float(y @ y) / sy for _, y, sy in local.pairs), default=math.inf)
             alone = max(alone, length**2 / (2 * steepest))
@@ -886,6 +893,20 @@ class Local:
         full = np.zeros(len(self.units))
         full[self.free] = move
         return from_numpy(self.units * full, like=self.w)
+
+
+def _kept_alone(state: QuasiNewtonState) -> float:
+    """Return what one parameter may have kept of the fall so far, if their units differ widely.
+
+    One that gained all of it by itself would have the curvature ``g²/2`` over the fall, and keeps
+    the square of the share that is left of its gradient. Steps do not see it beside larger ones.
+    """
+    sizes, now = _numbers(state.sizes), np.abs(_numbers(state.gradient))
+    low, high = np.quantile(sizes, (0.1, 0.9))
+    if not 0 < low < rounding(power=1 / 4) * high:
+        return 0.0
+    share = float((now / np.where(sizes > 0, sizes, math.inf)).max())
+    return min(share, 1.0) ** 2 * (state.losses[0] - state.losses[-1])
 
 
 def _numbers(x: Vector) -> Array:
