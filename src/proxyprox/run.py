@@ -704,8 +704,8 @@ class Run:
         """Return, as JSON data, how this run is set up."""
         start = self.parts.start
         parts = {name: describe(getattr(self.parts, name)) for name in PARTS}
-        array = {"size": int(start.shape[0]), "dtype": str(start.dtype), "library": library(start)}
-        return parts | array
+        like = {"size": int(start.shape[0]), "dtype": str(start.dtype), "library": library(start)}
+        return parts | {name: describe(value) for name, value in like.items()}
 
     def state_dict(self, *, problem: bool = True) -> dict[str, Any]:
         """Return everything that the rest of the run depends on, as a tree of plain parts.

@@ -341,76 +341,53 @@ class _Decoder:
         return self._arrays[key]
 
 
-class _Settings(_Encoder):
-    """Turns a configuration into JSON data: two are equal if the settings are.
+def describe(item: Any) -> Any:
+    """Return a setting as JSON data that are equal if the settings are: a text, or fields by name.
 
     Functions go by their names, arrays by their digests. Of an object that is no dataclass, the
     plain values among its public attributes count.
-    """
-
-    def node(self, item: Any, where: str) -> Any:
-        item = item.item() if isinstance(item, np.generic) else item
-        if isinstance(item, functools.partial):
-            return {"$partial": self.node([item.func, *item.args, item.keywords], where)}
-        if hasattr(item, "__name__"):
-            return {"$function": class_name(item)}
-        if is_dataclass(item):
-            given = {part.name: getattr(item, part.name) for part in fields(item) if part.init}
-            return {"$record": [class_name(type(item)), self.node(given, where)]}
-        known = isinstance(item, (*PLAIN, *TAGS, list)) or is_array_api_obj(item)
-        return super().node(item, where) if known else self._object(item, where)
-
-    def _object(self, item: Any, where: str) -> Any:
-        public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
-        plain = (*PLAIN, tuple, np.generic, np.ndarray)
-        given = {k: v for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)}
-        return {"$object": [class_name(type(item)), self.node(given, where)]}
-
-    def _array(self, item: Any, where: str) -> Any:
-        return {"$digest": digest(item)}
-
-
-def describe(item: Any) -> Any:
-    """Return a configuration as JSON data.
 
     Examples
     --------
     >>> describe((1, 2.5))
-    {'$tuple': [1, 2.5]}
+    '(1, 2.5)'
     """
-    return _Settings().node(item, "")
+    if isinstance(item, functools.partial):
+        return f"partial {describe([item.func, *item.args, item.keywords])}"
+    if hasattr(item, "__name__"):
+        return f"function {class_name(item)!r}"
+    if isinstance(item, np.generic) or type(item) in (*PLAIN, complex, bytes):
+        return repr(item.item() if isinstance(item, np.generic) else item)
+    if is_array_api_obj(item):
+        return f"array {digest(item)}"
+    if isinstance(item, (list, tuple, dict)):
+        parts = item.items() if isinstance(item, dict) else item
+        return f"({', '.join(text_of(describe(part)) for part in parts)})"
+    if is_dataclass(item):
+        given = {part.name: getattr(item, part.name) for part in fields(item) if part.init}
+    else:
+        public = {k: v for k, v in getattr(item, "__dict__", {}).items() if k[:1] != "_"}
+        plain = (*PLAIN, tuple, np.generic, np.ndarray)
+        given = {k: v for k, v in public.items() if isinstance(v, plain) or is_dataclass(v)}
+    return {"": class_name(type(item)), **{key: describe(part) for key, part in given.items()}}
 
 
 def differences(name: str, was: Any, now: Any) -> list[str]:
     """Return in words each setting that differs, such as ``method.eta was 10.0, now 5.0``."""
-    if was == now or (was != was and now != now):
+    if was == now:
         return []
-    (kind, old), (same_kind, new) = settings_of(was), settings_of(now)
-    if kind is not None and kind == same_kind:
-        found = (differences(f"{name}.{x}", old.get(x), new.get(x)) for x in new | old)
+    if isinstance(was, dict) and isinstance(now, dict) and was[""] == now[""]:
+        found = (differences(f"{name}.{x}", was.get(x), now.get(x)) for x in now | was)
         return [text for texts in found for text in texts]
     return [f"{name} was {text_of(was)}, now {text_of(now)}"]
 
 
-def settings_of(item: Any) -> tuple[str | None, dict[str, Any]]:
-    """Return the class and the settings of a described object; (None, {}) of anything else."""
-    content = None
-    if isinstance(item, dict):
-        content = item.get("$record", item.get("$object"))
-    return (content[0], content[1]) if content else (None, {})
-
-
 def text_of(item: Any) -> str:
     """Return a described setting as a user would write it; a user's own classes in full."""
-    if isinstance(item, list):
-        return f"[{', '.join(map(text_of, item))}]"
     if not isinstance(item, dict):
-        return repr(item)
-    name, settings = settings_of(item)
-    if name is None:
-        return " ".join(f"{kind.lstrip('$')} {text_of(content)}" for kind, content in item.items())
-    given = ", ".join(f"{key}={text_of(value)}" for key, value in settings.items())
-    return f"{re.sub('^proxyprox[^:]*:', '', name)}({given})"
+        return str(item)
+    given = ", ".join(f"{key}={text_of(value)}" for key, value in item.items() if key)
+    return f"{re.sub('^proxyprox[^:]*:', '', item[''])}({given})"
 
 
 def library(array: Any) -> str:
