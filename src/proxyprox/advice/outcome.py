@@ -53,10 +53,6 @@ class OutcomePolicy:
         more. As many sampled ones at first say how large gradients were.
     grown : float
         How many times as large as at first gradients are that have grown.
-    mostly : float
-        Share of the late slopes that point away from the start; by noise alone half of them do.
-    back : float
-        Share of the way that an answer must keep to be judged by it.
     idle : int
         Rounds without progress after which a run that waits for a small gradient gives up.
     blurred : float
@@ -67,8 +63,6 @@ class OutcomePolicy:
 
     late: int = 4
     grown: float = 10.0
-    mostly: float = 0.8
-    back: float = 0.5
     idle: int = 10
     blurred: float = 100.0
     row: int = 5
@@ -86,17 +80,14 @@ def is_above(first: float, last: float, like: Vector) -> bool:
 class Answers(NamedTuple):
     """The target's answers in numbers, a column each.
 
-    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖, ``slope`` is ⟨g_k, u⟩ for the direction u from x_0
-    to x_k. ``line`` is the change of the loss since x_0 by the trapezoidal rule on the straight
-    line, ``along`` that along the path without the penalty, whose change is ``penalty``.
+    ``norm`` is ‖g_k‖, ``distance`` ‖x_k − x_0‖, ``line`` the change of the loss since x_0 by the
+    trapezoidal rule on the straight line, ``along`` that along the path, without a penalty.
     """
 
     norm: Array
     distance: Array
-    slope: Array
     line: Array
     along: Array
-    penalty: Array
 
 
 WIDTH = len(Answers._fields)
@@ -137,7 +128,7 @@ class GradientPath:
         if value is not None:
             size = _distance(point, gradient, penalty)
             valued = self._values_with(point, size, value, idle)
-        distance = slope = line = along = added = 0.0
+        distance = line = along = 0.0
         start, start_gradient = self.start, self.start_gradient
         if start is None:
             start, start_gradient = point, gradient
@@ -145,14 +136,12 @@ class GradientPath:
             way = point - start
             distance = norm(way)
             along = self.last.along + dot(self.gradient + gradient, point - self.point) / 2
+            line = (dot(gradient, way) + dot(start_gradient, way)) / 2
             if penalty is not None:
                 added = float(penalty.value(point)) - float(penalty.value(start))
                 # A point outside the penalty's domain says nothing of a rise.
-                added = added if math.isfinite(added) else -math.inf
-            if distance > 0:
-                slope = dot(gradient, way / distance)
-                line = distance * (slope + dot(start_gradient, way / distance)) / 2 + added
-        numbers = norm(gradient), distance, slope, line, along, added
+                line += added if math.isfinite(added) else -math.inf
+        numbers = norm(gradient), distance, line, along
         return changed(
             self, start=start, start_gradient=start_gradient, point=point, gradient=gradient,
             exact=self.exact and exact, numbers=self.numbers.append(*numbers), **valued,
@@ -213,6 +202,17 @@ class GradientPath:
     def last(self) -> Answers:
         """The last answer."""
         return Answers(*self.numbers.items[len(self.numbers) - WIDTH : len(self.numbers)])
+
+    def late(self) -> Answers:
+        """Return the answers that say something of the end."""
+        return self.newest(max(POLICY.late, len(self) // 4))
+
+    def sizes(self) -> tuple[float, float]:
+        """Return the norms of the gradients at first and at the end; sampled ones' medians."""
+        if self.exact or not len(self):
+            return self.first_norm, float(self.last.norm) if len(self) else math.nan
+        norms = self.answers(0, POLICY.late).norm
+        return float(min(np.median(norms), norms[:2].max())), float(np.median(self.late().norm))
 
     @property
     def first_norm(self) -> float:
@@ -413,92 +413,50 @@ def stalled(parts: Any, state: Any) -> bool:
     return not 0 < 4 * ahead <= 3 * norm(last - w)
 
 
-class _End(NamedTuple):
-    """The end of a path: its late answers, the size of gradients at first and now, if it grew."""
-
-    late: Answers
-    newest: Answers
-    first_size: float
-    size: float
-    grown: bool
-
-
-def _end(path: GradientPath) -> _End | None:
-    """Return the end of a path; None if it never left its start."""
-    if len(path) < 2 or not path.last.distance > 0:
-        return None
-    late = path.newest(max(POLICY.late, len(path) // 4))
-    late = Answers(*np.array(late)[:, late.distance > 0])
-    newest, norms = (path.newest(1) if path.exact else late), path.answers(0, POLICY.late).norm
-    first = norms[0] if path.exact else min(np.median(norms), norms[:2].max())
-    size = float(np.median(newest.norm))
-    return _End(late, newest, float(first), size, size >= POLICY.grown * first)
-
-
 @np.errstate(over="ignore", invalid="ignore")
 def finding(path: GradientPath, answer: Vector, last: Vector, moved: Array) -> Finding | None:
     """Return what the gradients say against an answer, the last iterate or an average of them.
 
-    ``moved`` are the lengths of the steps.
+    ``moved`` are the lengths of the steps. The loss rose if exact gradients say so along the line
+    and along the path, in the last answer if they have grown and in two otherwise. Noise lowers
+    what the path says, as each step follows the noise of its gradient: sampled gradients must have
+    grown. Losses of bounded slope, such as the logistic one, diverge to and fro without that: by
+    steps as long as the way.
     """
-    end = _end(path)
-    if end is None:
+    if len(path) < 2:
         return None
-    way, average = answer - path.start, bool((answer != last).any())
-    distance, here, two = norm(way), norm(path.start), path.newest(2)
-    away = max(two.distance[-1], np.median(end.newest.distance))
-    # A gradient that is zero but for rounding says nothing of where it leads.
-    blur = rounding(answer, 1)
-    if not (distance > math.sqrt(blur) * here and end.size * away > (10 * blur) ** 2):
+    (first, size), late = path.sizes(), path.late()
+    grown, away = size >= POLICY.grown * first, float(np.median(late.distance))
+    away = path.last.distance if path.exact else away
+    way, here, blur = answer - path.start, norm(path.start), rounding(answer, 1)
+    distance, few, rise = norm(way), path.newest(1 if grown else 2), np.median(late.line)
+    # A gradient that is zero but for rounding says nothing of where it leads. Nor do points say
+    # much of a last iterate that has come back from them, if it does not hop to and fro.
+    near = min(distance, away) <= math.sqrt(blur) * here or size * away <= (10 * blur) ** 2
+    if near or (answer is last and distance < min(away, few.distance.min()) / 2):
         return None
-    seen = (
-        f"The target's gradient went from {end.first_size:.3g} in the first steps to "
-        f"{end.size:.3g} in norm, {away:.3g} away from there"
-    )
-    status = Status.GREW if end.grown else Status.ABOVE_START
-    # Steps to and fro across the minimum pass near the start at every other point.
-    far = distance >= POLICY.back * (away if end.grown else two.distance.min())
-    if (average or far) and _climbs(path, end, len(moved)):
-        # An average of the iterates lies nearer: with one curvature its loss rose by less.
-        slope = np.median(end.late.slope) * distance / away
-        if average and not (end.grown and slope + dot(path.start_gradient, way / distance) > 0):
-            return None
-        rise = f"by the gradients along the way, the loss rose by about {two.line.max():.3g}."
-        return Finding(status, f"{seen}: {rise}")
-    # Steps as long as the way go to and fro where slopes point away: losses of bounded slope, such
-    # as the logistic one, diverge like this, since their gradients cannot grow.
-    late = end.late
-    long = moved[-len(late.norm) :].mean() >= POLICY.back * np.median(late.distance)
-    outward = np.mean(late.slope > 0) >= POLICY.mostly and np.median(late.line) > 0
-    if not average and len(moved) >= POLICY.idle and long and outward:
-        return Finding(status, f"{seen}, and single steps are half as long as that or longer.")
+    jumps = len(moved) >= POLICY.idle and moved[-len(late.norm) :].mean() >= away / 2
+    climbs = np.all((few.line > 0) & (few.along > 0)) if path.exact else grown and rise > 0
+    # An average lies nearer than the late points: the slope there is in proportion.
+    slope = dot(path.start_gradient, way / distance)
+    there = slope + (2 * (few.line[-1] if path.exact else rise) / away - slope) * distance / away
+    rose = (climbs or (jumps and rise > 0)) and there > 0
     # No loss worth minimising explains the rest, whatever its gradients say: a wrong sign.
     much = POLICY.grown**3
-    if end.size >= much * end.first_size and distance >= much * max(here, 1.0):
-        return Finding(Status.GREW, f"{seen}, and points further away still.")
-    return None
+    if not rose and not (size >= much * first and distance >= much * max(here, 1.0)):
+        return None
+    return Finding(
+        Status.GREW if grown else Status.ABOVE_START,
+        f"The target's gradient went from {first:.3g} in the first steps to {size:.3g} in norm, "
+        f"{away:.3g} away from there: by the gradients along the way, the loss rose by about "
+        f"{path.newest(2).line.max():.3g}.",
+    )
 
 
 def fell(path: GradientPath) -> bool:
     """Tell whether the last gradients show that the loss fell."""
-    end = _end(path)
-    return end is not None and end.size < end.first_size / 2
-
-
-def _climbs(path: GradientPath, end: _End, steps: int) -> bool:
-    """Tell whether the last answers lie higher than the start.
-
-    Of exact ones the line and the path must agree, in the last answer if gradients have grown and
-    in two otherwise. Noise lowers what the path says, as each step follows the noise of its
-    gradient: sampled answers must have grown, and most of them must point away from the start.
-    """
-    late = end.late
-    if not path.exact:
-        steep = end.grown and np.median(late.slope) >= end.first_size
-        outward = np.mean(late.slope > 0) >= POLICY.mostly
-        return bool(steep and outward and np.median(late.line) > 0 and steps >= POLICY.late)
-    few = path.newest(1 if end.grown else 2)
-    return bool(np.all((few.line > 0) & (few.along + few.penalty > 0)))
+    first, size = path.sizes()
+    return len(path) > 1 and size < first / 2
 
 
 def judge_by_gradients(result: Result) -> Result:
@@ -570,9 +528,9 @@ def _status(
         return doubt.status, doubt.text
     if values is not None and is_above(*values, result.w):
         first, last = values
-        end, far = _end(path), last - first > POLICY.grown * abs(first)
+        (small, size), far = path.sizes(), last - first > POLICY.grown * abs(first)
         # Noise at a good start leads far up, too, if little was left to gain.
-        grew = not math.isfinite(last) or (path.exact and far) or (end is not None and end.grown)
+        grew = not math.isfinite(last) or (path.exact and far) or size >= POLICY.grown * small
         return Status.GREW if grew else Status.ABOVE_START, ""
     with np.errstate(over="ignore", invalid="ignore"):
         still = norm(result.last - w0) <= 10 * blur * norm(w0)
