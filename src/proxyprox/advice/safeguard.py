@@ -136,14 +136,8 @@ class Check:
         if abs(self.gap) <= self.rounding:
             return f"the held-out losses of {worse} and {better} are equal but for rounding"
         size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
+        size += "" if self.clear else ", which is within the error"
         return f"the held-out loss of {better} is lower than that of {worse} by {size}"
-
-    @property
-    def doubt(self) -> str:
-        """That the gap is no more than noise, in words; empty if it is clear."""
-        if self.clear or abs(self.gap) <= self.rounding:
-            return ""
-        return f"within the error ({abs(self.gap) / self.standard_error:.2g} standard errors)"
 
     def __str__(self) -> str:
         return f"after {self.step} steps {self.finding}"
@@ -594,30 +588,19 @@ class SafeguardedRun:
 
     def _verdict(self, chosen: str, decided: Sequence[Check] = ()) -> str:
         """Return the choice in words, given the comparisons that decided it."""
+        dropped = ""
         if self.state.dropped_at is not None:
-            erm = chosen == "ERM"
-            better = f" ERM on the rows seen {_better(decided[-1], ' still')}." if erm else ""
-            dropped = count_words(self.state.dropped_at, "step")
-            return f"The proxy was dropped after {dropped}: {self.state.reason}.{better}"
+            steps = count_words(self.state.dropped_at, "step")
+            dropped = f"The proxy was dropped after {steps}: {self.state.reason}."
+            if chosen != "ERM":
+                return dropped
         if not self.state.checks:
             return (
                 "The proxy's answer is returned: nothing was compared. Two held-out batches, the "
                 f"least that give a standard error, must be at most {POLICY.most} % of the steps' "
                 "samples and within the budget: take 14 steps or more."
             )
-        if chosen == "ERM":
-            return f"ERM on the rows seen is returned: it {_better(decided[-1])}."
-        if chosen != "proxy":
-            return f"{chosen}'s answer is returned: it {_better(decided[0], ' than the proxy')}."
-        # The first is a comparison of the proxy with its rival, the last one of ERM with the proxy.
-        others = [c.rival if c.arm == "the proxy" else c.arm for c in decided]
-        near = [f"; {o} is {c.doubt}" for o, c in zip(others, decided, strict=True) if c.doubt]
-        best = "The proxy's answer is returned: no rival did better on held-out samples"
-        return f"{best}{''.join(near)}."
-
-
-def _better(check: Check, more: str = "") -> str:
-    """Return that one did better, or only looked so, in words."""
-    if check.doubt:
-        return f"looked better{more} on held-out samples, {check.doubt}"
-    return f"did better{more} on held-out samples"
+        answers = {"proxy": "The proxy's answer", "ERM": "ERM on the rows seen"}
+        found = "; ".join(check.finding for check in decided) or "no rival did better before"
+        whose = answers.get(chosen, f"{chosen}'s answer")
+        return f"{dropped} {whose} is returned: {found}.".lstrip()

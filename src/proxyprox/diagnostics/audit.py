@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from proxyprox._util import validation as check
 from proxyprox._util.arrays import Vector, from_numpy, norm, to_numpy
-from proxyprox._util.validation import (
-    explain_names,
-    generator,
-    has,
-    instance,
-    message,
-    positive,
-    whole,
-)
 from proxyprox.advice.defaults import choose_method, note_full_gradient
 from proxyprox.advice.outcome import value_for_report
 from proxyprox.averaging import Averaging, Last, Uniform
@@ -57,14 +49,13 @@ from proxyprox.problems.problem import (
     starting_point,
 )
 from proxyprox.result import Budget, Interval, Ledger, as_budget
-from proxyprox.run import Run
 from proxyprox.stopping import Convex, Criterion, StronglyConvex
 
 # What the steps before an audit are charged as.
 COUNTS = ("target_gradients", "target_samples", "target_values", "target_calls", "cost")
 
 
-@explain_names
+@check.explain_names
 def audit(
     problem: Problem,
     w0: Vector | None = None,
@@ -130,15 +121,15 @@ def audit(
     require_allowed(problem.objective, "audit")
     check_signatures(problem)
     if isinstance(problem.proxy, Zero):
-        raise ValueError(message("problem.proxy", problem.proxy, "a proxy other than zero"))
+        raise ValueError(check.message("problem.proxy", problem.proxy, "a proxy other than zero"))
     if epsilon is not None:
-        positive("epsilon", epsilon)
-    points, batches = whole("points", points), whole("batches", batches, least=4)
-    budget = whole("budget", budget)
+        check.positive("epsilon", epsilon)
+    points, batches = check.whole("points", points), check.whole("batches", batches, least=4)
+    budget = check.whole("budget", budget)
     if facts_of(problem.proxy).learns:
         options = {"points": points, "batches": batches, "epsilon": epsilon, "rng": rng}
         return audit_learnt(problem, w0, budget, options)
-    rng, start = generator(rng), starting_point(problem, w0)
+    rng, start = check.generator(rng), starting_point(problem, w0)
     ledger = Ledger()
     proxy = MeteredProxy(problem.proxy, ledger)
     target = MeteredTarget(problem.objective, ledger, batches, rng)
@@ -174,12 +165,14 @@ def secant_batches(target: MeteredTarget, size: int, budget: int, points: int) -
     """Return the batches to take secants on; none if the target's own products are used."""
     objective, batches = target.objective, target.batches
     # Products with private data would escape the privacy account, gradients do not.
-    own = has(objective, "hvp") and facts_of(objective).exact_curvature
-    if own and not has(objective, "epsilon"):
+    own = check.has(objective, "hvp") and facts_of(objective).exact_curvature
+    if own and not check.has(objective, "epsilon"):
         return []
     if not target.exact and not getattr(objective, "repeatable", True):
         remedy = "Its batches are not repeatable: give it hvp(w, v)."
-        raise TypeError(message("objective", objective, "one to ask twice about a batch", remedy))
+        raise TypeError(
+            check.message("objective", objective, "one to ask twice about a batch", remedy)
+        )
     # As many batches as leave room for the whole Hessian everywhere, in two equal halves.
     rest = budget - points * (len(batches) + 1) - (points - 1) * POLICY.probes
     most = rest // (points * (size + 1))
@@ -200,7 +193,7 @@ def share_out(probe: HessianProbe, size: int, budget: int) -> tuple[list[int], i
     if rest < points * least:
         allowed = f"{needed + points * least} or more for {points} points"
         remedy = "Or visit fewer points, or draw fewer batches."
-        raise ValueError(message("budget", budget, allowed, remedy))
+        raise ValueError(check.message("budget", budget, allowed, remedy))
     end = full if full + steps * least <= rest else rest // points
     before = min(full, (rest - end) // max(steps, 1))
     left = (rest - end) // max(steps, 1) - before
@@ -349,7 +342,6 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
         batch=target.batch_price(start.w), ledger=target.ledger,
         problem=problem, w0=start.w, factor=scales[chosen], model=model, alarm=alarm,
         proxy_matrices=matrices[chosen], doubts=doubts,
-        start_gradient=from_numpy(start.gradient, like=start.w),
     )  # fmt: skip
     return found if alarm else replace(found, reasons=(*doubts, *find_reasons(found, visits)))
 
@@ -465,7 +457,7 @@ class RunPlan:
     reaches : bool
         Whether that is ε; if not, a note says what is in the way.
     bill : Bill
-        What the run is expected to cost.
+        What the run asks of the target. The proxy's part is seen when it runs.
     notes : tuple of str
         What to bear in mind.
     problem : Problem
@@ -504,7 +496,7 @@ class RunPlan:
             f"{self.method}, {self.steps:,} steps, {self.averaging}{solved}",
             f"expected suboptimality {self.expected:.3g}, wanted {self.epsilon:.3g}{rough}",
             f"bill: {bill.target_gradients:,.0f} target gradients on {bill.target_samples:,.0f} "
-            f"samples, {bill.proxy_gradients:,.0f} proxy passes, {bill.seconds:.3g} s{cost}",
+            f"samples{cost}",
             *self.notes,
         ])  # fmt: skip
 
@@ -523,7 +515,8 @@ def plan(
     epsilon : float, optional
         Wanted suboptimality; by default the audit's.
     budget : Budget or int, optional
-        Limits. If they do not allow ε, the plan is the best they buy, and says so.
+        Limits on target gradients, samples or cost. If they do not allow ε, the plan is the best
+        they buy, and says so.
 
     Returns
     -------
@@ -547,14 +540,13 @@ def plan(
     >>> planned.reaches, bool(target.value(result.w) - best < 3e-4)
     (True, True)
     """
-    instance("audit", audit, Audit, "an Audit, as audit(problem) returns it")
+    check.instance("audit", audit, Audit, "an Audit, as audit(problem) returns it")
     if audit.alarm and audit.verdict is Verdict.UNSURE:
         raise ValueError(f"audit must be one that came to a verdict. {audit.alarm}")
-    epsilon = audit.epsilon if epsilon is None else positive("epsilon", epsilon)
+    epsilon = audit.epsilon if epsilon is None else check.positive("epsilon", epsilon)
     limits = as_budget(budget)
     notes, settings = [audit.sentence] if audit.refused else [], _rehearsed(audit, epsilon)
-    bill = _step_bill(audit, settings)
-    affordable = bill.affordable(limits)
+    affordable = audit.batch.affordable(limits)
     if short := settings["steps"] > affordable:
         settings = _rehearsed(audit, audit.epsilon, int(max(affordable, 1)))
         ends = f"The budget ends after {affordable:,.0f} steps, short of ε = {epsilon:.3g}; the "
@@ -566,7 +558,7 @@ def plan(
     return RunPlan(
         **settings, epsilon=epsilon, problem=audit.recommended, w0=audit.w0, rough=bool(rough),
         reaches=not short and settings["expected"] <= epsilon * (1 + 1e-9),
-        bill=bill.times(settings["steps"]), notes=(*notes, *rough),
+        bill=audit.batch.times(settings["steps"]), notes=(*notes, *rough),
     )  # fmt: skip
 
 
@@ -595,20 +587,3 @@ def _rehearsed(audit: Audit, epsilon: float, steps: int | None = None) -> dict[s
     averaging = Uniform() if found.averaged else Last()
     settings = {"method": method, "steps": steps, "averaging": averaging, "expected": found.excess}
     return settings | {"stop": None if audit.refused else stop}
-
-
-def _step_bill(audit: Audit, settings: Mapping[str, Any]) -> Bill:
-    """Return what one outer step costs.
-
-    The subproblem is solved once, here, with the gradient that the audit has paid for: no guess at
-    the inner solver's work comes near its own count.
-    """
-    used = Ledger()
-    if settings["stop"] is not None:
-        parts = {name: settings[name] for name in ("method", "stop")}
-        run = Run(audit.recommended, audit.w0, **parts, rng=0)
-        run.ask()
-        used = run.tell(audit.start_gradient).ledger
-    seconds = audit.batch.seconds + used.seconds
-    work = used.proxy_gradients + used.proxy_hvps + used.proxy_hessians + used.proxy_solves
-    return replace(audit.batch, proxy_gradients=float(work), seconds=seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from proxyprox._util.validation import has
 from proxyprox.diagnostics.rehearsal import POLICY, Matrix, QuadraticModel
 from proxyprox.diagnostics.report import Bill
 from proxyprox.inner.base import NonFiniteError
-from proxyprox.oracle import MeteredProxy, Query, as_gradient, price
+from proxyprox.oracle import MeteredProxy, Query, as_gradient, charge, price
 from proxyprox.problems.problem import facts_of
 from proxyprox.result import Interval, Ledger
 
@@ -129,7 +128,6 @@ class MeteredTarget:
     ) -> None:
         self.objective = objective
         self.ledger = ledger
-        self.seconds: list[float] = []
         first = copy_tree(self.objective.sample(rng))
         # An objective whose batch is everything has no noise to measure.
         self.exact = first is None and has(self.objective, "everything")
@@ -160,20 +158,18 @@ class MeteredTarget:
     def batch_price(self, w: Vector) -> Bill:
         """Return what the gradient of a batch costs."""
         paid = price(self.objective, Ledger(), [Query(self.batches[0], (w,)).purchase])
-        seconds = statistics.median(self.seconds[: len(self.batches)])
-        return Bill(1.0, float(paid["target_samples"]), paid.get("cost"), 0.0, seconds)
+        return Bill(1.0, float(paid["target_samples"]), paid.get("cost"))
 
     def _ask(self, name: str, query: Query, argument: Any) -> Vector:
-        for item, amount in price(self.objective, self.ledger, [query.purchase]).items():
-            if item != "target_samples" or query.exact or not self._batches_paid:
-                setattr(self.ledger, item, getattr(self.ledger, item) + amount)
+        new = query.exact or not self._batches_paid
+        bought = query.purchase._replace(new_batches=int(new))
+        charge(self.ledger, price(self.objective, self.ledger, [bought]))
         begun = time.perf_counter()
         # Overflow at a trial point raises the error below; a warning would only repeat it.
         with np.errstate(over="ignore", invalid="ignore"):
             given = getattr(self.objective, name)(copy_array(query.points[0]), argument)
             answer = copy_array(as_gradient(f"the target's {name}", given, query.points[0]))
-            self.seconds.append(time.perf_counter() - begun)
-            self.ledger.target_seconds += self.seconds[-1]
+            self.ledger.target_seconds += time.perf_counter() - begun
             if not all_finite(answer):
                 raise NonFiniteError(f"the target's {name} is not finite at a point of the audit")
         return answer

@@ -150,7 +150,7 @@ class Suggestion(NamedTuple):
 
 @dataclass(frozen=True)
 class Bill:
-    """What a run is expected to cost.
+    """What a run asks of the target.
 
     Attributes
     ----------
@@ -158,17 +158,11 @@ class Bill:
         Accesses to the target, and samples in their batches.
     cost : float or None
         In the objective's own unit, if it names one.
-    proxy_gradients : float
-        Passes over the proxy, Hessian products counted as one each.
-    seconds : float
-        Time, at the speed seen in the audit.
     """
 
     target_gradients: float
     target_samples: float
     cost: float | None
-    proxy_gradients: float
-    seconds: float
 
     def times(self, steps: int) -> Bill:
         """Return the bill of several steps."""
@@ -215,9 +209,9 @@ class Audit:
         What one stochastic gradient of the target costs.
     problem, factor, w0
         What was audited and from where, and the scale of the proxy that the leaning is for.
-    model, proxy_matrices, start_gradient
-        What a plan builds on: the quadratic model, the Hessians of the proxy offered (at the end of
-        the path, and before it if δ exceeds H there), and the target's gradient at the start.
+    model, proxy_matrices
+        What a plan builds on: the quadratic model, and the Hessians of the proxy offered (at the
+        end of the path, and before it if δ exceeds H there).
     """
 
     verdict: Verdict
@@ -236,7 +230,6 @@ class Audit:
     w0: Vector = field(repr=False)
     model: Any = field(repr=False)
     proxy_matrices: tuple[Matrix, ...] = field(repr=False)
-    start_gradient: Vector = field(repr=False)
     factor: float = 1.0
     reasons: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
