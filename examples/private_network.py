@@ -139,7 +139,7 @@ def fit_last_layer(model: Any, public: Any, private: Any, test: Any, epsilon: fl
     features = [model[:2](rows[0]).detach().double().numpy() for rows in (public, private, test)]
     regression = PrivateLogisticRegression(
         epsilon=epsilon, delta=DELTA, classes=list(range(10)), n_nominal=PRIVATE, bound=6.0,
-        same_support=True,
+        moments=0.0,
     )  # fmt: skip
     regression.fit(features[1], private[1].numpy(), features[0], public[1].numpy())
     logits = np.log(np.maximum(regression.predict_proba(features[2]), 1e-12))

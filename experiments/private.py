@@ -381,11 +381,9 @@ def fit_ours(case: dict[str, Any], split: Split, method: str, epsilon: float) ->
     """Return the test loss of our estimator."""
     family = case.get("family", "logistic")
     X, y = split.public
-    constant = ((X.min(axis=0) == X.max(axis=0)) & (X[0] != 0)).any()
     options: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "n_nominal": case["private"]}
     options |= case.get("options", {})
     options |= {"classes": (0, 1)} if family == "logistic" else {}
-    options |= {"same_support": False} if constant or case.get("women") else {}
     model = ESTIMATORS[family](**options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

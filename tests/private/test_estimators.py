@@ -51,20 +51,20 @@ def of_tables(parts, change):
 
 def test_with_little_noise_it_is_near_the_fit_of_all_rows(parts):
     # A clip that binds hardly, and a budget beyond reason.
-    model = logistic(epsilon=200.0, same_support=True, alpha=1e-6).fit(**parts)
+    model = logistic(epsilon=200.0, moments=0.0, alpha=1e-6).fit(**parts)
     full = LogisticRegression(C=1e6).fit(parts["X"], parts["y"])
     assert np.abs(model.coef_ - full.coef_).max() < 0.15
     assert log_loss(model, parts["X"], parts["y"]) < log_loss(full, parts["X"], parts["y"]) + 0.001
 
 
-@pytest.mark.parametrize("same_support", [None, True, False])
-def test_it_costs_what_it_says_and_helps(parts, public, same_support):
-    model = logistic(same_support=same_support).fit(**parts)
+@pytest.mark.parametrize("moments", [None, 0.0])
+def test_it_costs_what_it_says_and_helps(parts, public, moments):
+    model = logistic(moments=moments).fit(**parts)
     planned = model.plan(**public)
     assert model.privacy_.epsilon == pytest.approx(1.0)
     assert model.privacy_.releases == planned.guarantee.releases
     # A count, and second moments.
-    assert planned.guarantee.releases == planned.releases + 1 + (not same_support)
+    assert planned.guarantee.releases == planned.releases + 1 + (moments is None)
     assert np.mean(model.predict(parts["X"]) == parts["y"]) > 0.65
     assert model.coef_.shape == (1, 3)
     for word in ("add or remove", "Not covered", "Pipeline", "other fits", "PrivacyBudget"):
@@ -154,24 +154,22 @@ def test_public_rows_that_lack_a_column_are_made_up_for(rows):
     women = np.flatnonzero(group)[:400]
     rest = np.setdiff1d(np.arange(len(y)), women)
     parts = {"X_public": X[women], "y_public": y[women]}
-    model = logistic(same_support=False, n_nominal=len(rest), epsilon=3.0)
+    model = logistic(n_nominal=len(rest), epsilon=3.0)
+    assert "2 do not vary" in str(model.plan(**parts))
     model.fit(X[rest], y[rest], **parts)
     public = LogisticRegression().fit(X[women], y[women])
     assert log_loss(model, X[rest], y[rest]) < log_loss(public, X[rest], y[rest])
-    for support in (None, True):
-        with pytest.raises(ValueError, match="constant"):
-            logistic(same_support=support).fit(X[rest], y[rest], **parts)
 
 
-@pytest.mark.parametrize(("same_support", "sparse"), [(None, False), (True, True), (False, True)])
-def test_categories_that_no_public_row_has_are_accepted(rows, same_support, sparse):
+@pytest.mark.parametrize(("moments", "sparse"), [(None, False), (0.0, True), (None, True)])
+def test_categories_that_no_public_row_has_are_accepted(rows, moments, sparse):
     X, y = rows
     rare = (np.arange(len(y)) % 100 == 99).astype(float)
     rare[:400] = 0.0
     X = np.column_stack([X, rare, np.zeros(len(y))])
     X = scipy.sparse.csr_array(X) if sparse else X
-    model = logistic(same_support=same_support, n_nominal=2000)
-    assert "2 columns are zero" in str(model.plan(X[:400], y[:400]))
+    model = logistic(moments=moments, n_nominal=2000)
+    assert "2 do not vary" in str(model.plan(X[:400], y[:400]))
     model.fit(X[400:], y[400:], X_public=X[:400], y_public=y[:400])
     assert log_loss(model, X, y) < 0.65
     # One row has little to say about its category.
@@ -288,7 +286,7 @@ def test_bad_arguments_are_named_before_anything_is_spent(parts, memory):
         ("bound", {"bound": -1.0}, {}), ("alpha", {"alpha": -1.0}, {}),
         ("n_nominal", {"n_nominal": 0}, {}), ("classes", {"classes": (1, 1)}, {}),
         ("scale", {"scale": "private"}, {}),
-        ("classes", {"classes": (2**53 + 1, 0)}, {}), ("same_support", {"same_support": "yes"}, {}),
+        ("classes", {"classes": (2**53 + 1, 0)}, {}), ("moments", {"moments": "yes"}, {}),
         ("classes", {"classes": None}, {"y_public": None}),
         ("X_public", {}, {"X_public": None, "y_public": None}),
         ("X_public", {}, {"X_public": nowhere}), ("columns", {}, {"X": parts["X"][:, :2]}),

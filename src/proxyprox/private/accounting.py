@@ -184,8 +184,7 @@ class FitPage(dict[str, Any]):
     """
 
     def __str__(self) -> str:
-        lines = {**self, "signed": "_" * 40}
-        return "\n".join(f"{name:11} {printable(str(text))}" for name, text in lines.items())
+        return show({**self, "signed": "_" * 40})
 
 
 # -- the budget -----------------------------------------------------------------------------------
@@ -299,9 +298,6 @@ class PrivacyBudget:
             case "limit":
                 self.epsilon, self.delta = content["epsilon"], content["delta"]
             case "plan":
-                if not content.get("private", True):
-                    # An earlier version could seed the noise.
-                    raise ValueError("its noise was seeded")
                 plan = _Plan(event.number, content["sigmas"], content["settings"])
                 self._plans.setdefault(event.key, plan)
             case "open":
@@ -359,7 +355,11 @@ class PrivacyBudget:
         return gaussian_epsilon(math.sqrt(max(rest, 0.0)), self.delta)
 
     def report(self) -> dict[str, Any]:
-        """Return who spent what and when, as JSON values; ``print(budget)`` shows the same."""
+        """Return who spent what and when, as JSON values; ``print(budget)`` shows the same.
+
+        Spent, reserved, left and planned are ε at the budget's δ. What is left is for one more
+        plan: its ε and what is spent compose, which is less than adding.
+        """
         left = self.left
         with self._transaction():
             reserved = [plan for plan, _ in self._reserved()]
@@ -379,13 +379,14 @@ class PrivacyBudget:
 
     def _reported(self, name: str, plan: _Plan, reserved: bool) -> dict[str, Any]:
         state = "open" if reserved else "ended" if plan.ahead or not plan.sigmas else "complete"
+        times = [one.time for one in plan.charges.values()]
         return {
             "name": name, "state": state, "spent": self._guarantee([plan]).epsilon,
-            "planned": total_epsilon(plan.sigmas, self.delta), "releases": len(plan.charges),
+            "planned": total_epsilon(plan.sigmas, self.delta), "releases": len(times),
             "planned_releases": len(plan.sigmas), "sigma": sorted(set(plan.sigmas)),
             "settings": plan.settings,
-            "opened": [{"time": time, "by": by} for time, by in plan.openings.values()],
-            "charged": [one.time for one in plan.charges.values()],
+            "opened": [f"{time} UTC by {by}" for time, by in plan.openings.values()],
+            "charged": " to ".join(times[:1] + times[1:][-1:]),
         }  # fmt: skip
 
     def __str__(self) -> str:
@@ -561,32 +562,20 @@ def _who() -> str:
     return f"{user} on {platform.node()}, process {os.getpid()}, proxyprox {__version__}"
 
 
-PAGE = """Privacy budget {place}
-limit     ε = {epsilon:g} at δ = {delta:g}; neighbouring tables: {neighbours}
-mechanism {mechanism}
-spent     ε = {spent:.4g} by {releases} releases ({accountant})
-reserved  ε = {reserved:.4g} more, by plans that are open
-left      ε = {left:.4g} for one more plan: their ε compose, which is less than adding"""
-PLAN = """
-
-plan {name!r}: {state}
-  spent     ε = {spent:.4g} of {planned:.4g} planned, {releases} of {planned_releases} releases
-  noise     σ = {sigmas}; full batch
-  settings  {shown}"""
-
-
 def page(report: dict[str, Any]) -> str:
     """Return what a privacy officer wants to know, from :meth:`PrivacyBudget.report`."""
-    text = PAGE.format(place=printable(report["file"] or "in memory"), **report)
-    for plan in report["plans"]:
-        settings = ", ".join(f"{name} = {value}" for name, value in plan["settings"].items())
-        sigmas = ", ".join(f"{sigma:.4g}" for sigma in plan["sigma"])
-        text += PLAN.format(sigmas=sigmas, shown=printable(settings), **plan)
-        for one in plan["opened"]:
-            text += f"\n  opened    {one['time']} UTC by {printable(one['by'])}"
-        if plan["charged"]:
-            text += f"\n  charged   {min(plan['charged'])} to {max(plan['charged'])} UTC"
-    return text
+    budget = {name: value for name, value in report.items() if name != "plans"}
+    return "\n\n".join(show(part) for part in (budget, *report["plans"]))
+
+
+def show(values: dict[str, Any]) -> str:
+    """Return a line for each value; several of one are parted by commas."""
+    lines = []
+    for name, value in values.items():
+        parts = value if isinstance(value, list) else [value]
+        text = ", ".join(f"{part:.4g}" if isinstance(part, float) else str(part) for part in parts)
+        lines.append(f"{name:16} {printable(text)}")
+    return "\n".join(lines)
 
 
 def _reopen(path: str, epsilon: float, delta: float, own: str) -> PrivacyBudget:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse
-from scipy.optimize import brentq
 from sklearn.utils.validation import check_is_fitted
 
 from proxyprox import __version__
@@ -50,9 +49,10 @@ from proxyprox.private.synthetic import LARGEST_MOMENT, noise_edge, synthetic_ro
 from proxyprox.problems import Problem, Quadratic
 from proxyprox.problems.combination import MixedProxy
 from proxyprox.problems.families import Family, Linear, Poisson, check_classes
-from proxyprox.problems.glm import GLM, Encoded
+from proxyprox.problems.glm import GLM
 from proxyprox.result import Trace
 from proxyprox.sklearn import inputs
+from proxyprox.sklearn.fitting import best_strength
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
 from proxyprox.stopping import Residual
 
@@ -77,11 +77,11 @@ class PrivacyPlan:
     Attributes
     ----------
     setting : str
-        "robust", "same support", "no public labels" or "no public rows".
+        "public rows", "no public labels" or "no public rows".
     share : float
         Share of the budget for second moments of the private rows.
     releases : int
-        Gradients that will be released, and one release of second moments where it is robust.
+        Gradients that will be released, beside a count and second moments.
     sigma, clip, damping : float
         Noise over the clip, the clip in the metric, and what is added to the metric's Hessian.
     n_nominal, n_public : int
@@ -92,7 +92,8 @@ class PrivacyPlan:
     pays : bool
         Whether they can be expected to improve on the public rows of the same population.
     empty : int
-        Columns that are zero in all public rows: their coefficients stay near zero.
+        Columns that do not vary among public rows: their coefficients stay near zero unless many
+        private rows have them.
     scaling : Scaling
         What is done to rows: the bound, the cuts, the centres and the units of columns.
     guarantee : Guarantee
@@ -122,7 +123,7 @@ class PrivacyPlan:
         else:
             verdict = "unless the populations differ this will not pay"
         share = f"{self.share:.1%} of the budget for second moments, " if self.share else ""
-        kind = f"{self.empty} columns are zero in all public rows: their coefficients stay near 0"
+        kind = f"{self.empty} do not vary among public rows: only private ones tell of them"
         return (
             f"{worth} rows without noise; public: {self.n_public:,} labelled; {verdict}.\n"
             f"  setting {self.setting}: {share}{self.releases} gradients, σ = {self.sigma:.3g}, "
@@ -153,7 +154,6 @@ class PrivateGLM(LinearModel):
     n_nominal: int
     bound: float | None = None
     alpha: float | None = None
-    same_support: bool | None = None
     scale: str | None = "public"
     moments: float | None = None
     fit_intercept: bool = True
@@ -236,8 +236,7 @@ class PrivateGLM(LinearModel):
         self.result_ = replace(result, ledger=paid, trace=Trace(steps))
         self.privacy_ = replace(target.spent, note=self._note_fit(target))
         self.page_ = self._fit_page(target, ready.setting)
-        w = self._within_reach(result.w, ready) if labelled else result.w
-        self._store(w, ready)
+        self._store(result.w, ready)
         return self
 
     def _prior(self, ready: Prepared, noise: float, sampling: float) -> Array:
@@ -253,30 +252,15 @@ class PrivateGLM(LinearModel):
         variance = noise / metric.dim + sampling * share
         return metric.with_eigenvalues(variance / (np.maximum(metric.known, 1e-6) * prior))
 
-    def _within_reach(self, w: Array, ready: Prepared) -> Array:
-        """Return the point between the public fit and w that the public loss still allows."""
-        public, start = ready.public, ready.start
-        rise = PRIVATE.rise * ready.metric.degrees_of_freedom / public.design.rows
-        most = public.value(start) + rise
-
-        def excess(share: float) -> float:
-            return float(public.value(start + share * (w - start)) - most)
-
-        return w if excess(1.0) <= 0 else start + brentq(excess, 0.0, 1.0) * (w - start)
-
     def _check_names(self, X: Any, count: int | None) -> None:
         """Compare the names of X's columns with those of public rows, or note them."""
-        names, columns = getattr(self, "feature_names_in_", None), getattr(X, "columns", None)
+        names, given = getattr(self, "feature_names_in_", None), list(getattr(X, "columns", ()))
         if count is not None:
             self.n_features_in_ = count
-            if columns is not None and all(isinstance(name, str) for name in columns):
-                self.feature_names_in_ = np.asarray(columns, dtype=object)
-        elif (
-            names is not None
-            and hasattr(X, "shape")
-            and list(() if columns is None else columns) != list(names)
-        ):
-            got = Words("no column names" if columns is None else "other columns, or their order")
+            if given and all(isinstance(name, str) for name in given):
+                self.feature_names_in_ = np.asarray(given, dtype=object)
+        elif names is not None and hasattr(X, "shape") and given != list(names):
+            got = Words("other columns, or their order" if given else "no column names")
             remedy = (
                 "A step before this one may have changed X alone: a Pipeline with "
                 'transform_input=["X_public"] changes both. Or give both as arrays.'
@@ -376,15 +360,15 @@ class PrivateGLM(LinearModel):
 
     # -- public arithmetic ------------------------------------------------------------------------
 
-    def _check_arguments(self) -> float:
-        """Check what does not depend on rows; return μ."""
+    def _check_arguments(self) -> None:
+        """Check what does not depend on rows."""
         check.whole("n_nominal", self.n_nominal)
-        mu = gaussian_mu(check.positive("epsilon", self.epsilon), self.delta)
+        check.positive("epsilon", self.epsilon)
         require_delta(self.delta, self.n_nominal)
         check.flag("fit_intercept", self.fit_intercept)
         optional: dict[str, Any] = {
-            "same_support": check.flag, "bound": check.positive, "alpha": check.nonnegative,
-            "moments": check.below_one, "data": partial(check.instance, kind=str, allowed="text"),
+            "bound": check.positive, "alpha": check.nonnegative, "moments": check.below_one,
+            "data": partial(check.instance, kind=str, allowed="text"),
             "scale": partial(check.one_of, names=("public",)),
         }  # fmt: skip
         for name, require in optional.items():
@@ -393,11 +377,10 @@ class PrivateGLM(LinearModel):
         if self.name is not None and self.budget is None:
             remedy = "A name resumes a fit from a budget's file: give one as budget=."
             raise ValueError(message("name", self.name, "None without a budget", remedy))
-        return mu
 
     def _prepare(self, X_public: Any, y_public: Any, columns: int | None = None) -> Prepared:
         """Check the arguments and the public rows, and fit those; say all that is known of rows."""
-        mu = self._check_arguments()
+        self._check_arguments()
         blind = X_public is None
         X, scaling = self._blind_rows(columns, y_public) if blind else self._public_rows(X_public)
         family, label_bound = self._family(y_public)
@@ -407,17 +390,14 @@ class PrivateGLM(LinearModel):
         except (TypeError, ValueError) as error:
             # It calls them y, which are the private labels here.
             raise type(error)(f"y_public cannot be used. {error}") from error
-        name, moments, l2 = "no public labels", 0.0, 0.0
-        if blind or not (y_public is None or self.same_support):
-            name = "no public rows" if blind else "robust"
+        name, moments = "no public labels", 0.0
+        if blind or y_public is not None:
+            name = "no public rows" if blind else "public rows"
             moments = PRIVATE.moments if self.moments is None else self.moments
-        elif y_public is not None:
-            name, moments = "same support", self.moments or 0.0
         if y_public is not None:
             public = choose_strength(public) if self.alpha is None else public
-            start, l2 = minimise_exactly(public, start, tol=1e-10), public.l2
-        metric = Metric(public.hessian(start), max(PRIVATE.damping, l2))
-        clip = self._choose_clip(public, start, metric, mu, label_bound)
+            start = minimise_exactly(public, start, tol=1e-10)
+        metric, clip = self._choose_metric(public, start, label_bound)
         return Prepared(name, moments, public, start, metric, clip, scaling, label_bound)
 
     def _public_rows(self, X_public: Any) -> tuple[Any, Scaling]:
@@ -426,12 +406,11 @@ class PrivateGLM(LinearModel):
             X = inputs.validate(self, X_public, name="X_public", reset=True).astype(np.float64)
         except ValueError as error:
             raise ValueError(f"X_public cannot be used. {error}") from error
-        self._check_columns(X)
         self._check_bound(row_norms(X))
         scaling = Scaling.of(X, self.bound, PRIVATE.tail)
         if self.scale is None:
             usual = math.sqrt(float(np.mean(row_norms(Scaling(self.bound)(X)) ** 2))) or 1.0
-            scaling = Scaling(self.bound, spread=np.full(X.shape[1], usual))
+            scaling = Scaling(self.bound, spread=usual)
         X = scaling(X)
         if not row_norms(X).any():
             raise ValueError(message("X_public", Words("rows all alike"), "rows that differ"))
@@ -443,13 +422,15 @@ class PrivateGLM(LinearModel):
         if self.bound is None or y_public is not None:
             remedy = "They give the clip and the metric. Or give bound=, the largest norm of a row."
             raise ValueError(message("X_public", None, "public rows of X's columns", remedy))
-        scaling = Scaling(self.bound, spread=np.full(columns, self.bound))
+        scaling = Scaling(self.bound, spread=self.bound)
         return synthetic_rows(None, 0.0, columns), scaling
 
-    def _choose_clip(
-        self, public: GLM, start: Array, metric: Metric, mu: float, label_bound: float | None
-    ) -> float:
-        """Return C, from public numbers, in units of the usual length of a row's gradient."""
+    def _choose_metric(
+        self, public: GLM, start: Array, label_bound: float | None
+    ) -> tuple[Metric, float]:
+        """Return the metric and C, which is in units of the usual length of a row's gradient."""
+        metric = Metric(public.hessian(start), max(PRIVATE.damping, public.l2))
+        mu = gaussian_mu(self.epsilon, self.delta)
         noise = metric.degrees_of_freedom / (mu**2 * self.n_nominal)
         units = PRIVATE.clip_units(noise, labelled=public.targets is not None)
         length = clipping(public, start, metric).length
@@ -457,7 +438,7 @@ class PrivateGLM(LinearModel):
             # Without labels half their bound stands for the usual residual.
             squares = metric.degrees_of_freedom if label_bound is None else metric.dim
             length = math.sqrt(squares) * (1.0 if label_bound is None else label_bound / 2)
-        return units * length
+        return metric, units * length
 
     def _with_synthetic_rows(self, ready: Prepared, target: Private) -> Prepared:
         """Buy second moments, and draw rows that have them: the proxy, the metric and the clip."""
@@ -470,31 +451,9 @@ class PrivateGLM(LinearModel):
         found, noise = target.second_moments(LARGEST_MOMENT[kind], kind)
         rows = synthetic_rows(found, noise, columns)
         public = GLM(rows, None, old.family, l2=old.l2, intercept=self.fit_intercept)
-        metric = Metric(public.hessian(ready.start), PRIVATE.damping)
-        mu = gaussian_mu(self.epsilon, self.delta)
-        clip = self._choose_clip(public, ready.start, metric, mu, ready.label_bound)
+        metric, clip = self._choose_metric(public, ready.start, ready.label_bound)
         target.adjust(metric=metric, clip=clip, matched=public)
         return ready._replace(public=public, metric=metric, clip=clip)
-
-    def _check_columns(self, X: Any) -> None:
-        """Refuse public columns that are constant and may vary among private rows.
-
-        A category that no public row has is a column of zeros: its curvature is zero, gradients
-        along it are not believed, and the robust setting measures how common it is.
-        """
-        low, high = (
-            np.asarray(part.todense() if scipy.sparse.issparse(part) else part).ravel()
-            for part in (X.min(axis=0), X.max(axis=0))
-        )
-        wrong = (low == high) & (low != 0)
-        if wrong.any() and self.same_support is not False:
-            names = np.asarray(getattr(self, "feature_names_in_", np.arange(len(low))))[wrong]
-            got = Words(f"{len(names)} constant columns ({', '.join(map(str, names[:5]))})")
-            remedy = (
-                "Drop them from both tables, or set same_support=False: then private rows are "
-                "expected to differ from public ones."
-            )
-            raise ValueError(message("X_public", got, "columns that vary", remedy))
 
     def _check_bound(self, lengths: Array) -> None:
         """Warn of a bound that shortens most public rows."""
@@ -543,16 +502,13 @@ class PrivateGLM(LinearModel):
         self.scaling_ = ready.scaling
         coef, constants = self._shape(w)
         self.coef_ = coef / ready.scaling.spread
-        centre = ready.scaling.centre
-        self.intercept_ = constants if centre is None else constants - self.coef_ @ centre
+        self.intercept_ = constants - (self.coef_ * ready.scaling.centre).sum(axis=-1)
 
     def _predictors(self, X: Any) -> Array:
         """Return the linear predictors of rows, which are cut as those of the fit were."""
         check_is_fitted(self, "coef_")
-        X = self.scaling_(inputs.validate(self, X).astype(np.float64))
-        coef, centre = np.atleast_2d(self.coef_), self.scaling_.centre
-        constants = self.intercept_ + (0.0 if centre is None else coef @ centre)
-        return np.asarray(X @ (coef * self.scaling_.spread).T) + constants
+        X = self.scaling_.cut(inputs.validate(self, X).astype(np.float64))
+        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -590,18 +546,14 @@ class PrivateLogisticRegression(LinearClassifier, PrivateGLM):
         Strength of the L2 penalty on the mean loss, for scaled columns. By default cross-validation
         picks one for the public loss alone: the private rows, as far as they are believed, take it
         back.
-    same_support : bool, optional
-        True asserts that public rows are of the private rows' population, which saves the twentieth
-        of the budget that is spent on finding out where they are not. False expects them not
-        to be. By default they may differ. Public columns that are constant and not zero are
-        refused unless it is False.
     scale : {"public"}, optional
         Cut the entries of each column at the public quantiles, take the public median off dense
         columns and divide by the public root mean square (the default). None leaves columns as they
         are. ``plan(...).scaling`` shows the numbers; coefficients are of the columns as given.
     moments : float, optional
-        Share of the budget for second moments of the private rows; by default planned, see
-        ``plan``.
+        Share of the budget for second moments of the private rows, see ``plan``; a twentieth by
+        default. They show columns that public rows lack. 0 asserts that public rows are of the
+        private rows' population.
     fit_intercept : bool
         Whether a constant is fitted.
     budget : PrivacyBudget, optional
@@ -661,7 +613,7 @@ class PrivateRidge(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, data
+    epsilon, delta, n_nominal, bound, alpha, scale, moments, fit_intercept, budget, name, data
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Labels beyond ±label_bound are set to it; by default the largest public one.
@@ -693,7 +645,7 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
     Parameters
     ----------
-    epsilon, delta, n_nominal, bound, alpha, same_support, scale, fit_intercept, budget, name, data
+    epsilon, delta, n_nominal, bound, alpha, scale, moments, fit_intercept, budget, name, data
         As in :class:`PrivateLogisticRegression`.
     label_bound : float, optional
         Counts above it are set to it; by default the largest public one.
@@ -724,18 +676,8 @@ class PrivatePoissonRegressor(PrivateRegressor):
 
 def choose_strength(public: GLM) -> GLM:
     """Return the public loss with the L2 strength that cross-validation picks."""
-    rows, design, family = public.design.rows, public.design, public.family
-    folds = np.random.default_rng(0).permutation(rows) % max(2, min(5, rows))
-    losses = np.zeros(len(PRIVATE.strengths))
-    for fold in np.unique(folds):
-        inside, outside = (
-            GLM(design.take(part), Encoded(public.targets[part]), family, l2=0.0)
-            for part in (np.flatnonzero(folds != fold), np.flatnonzero(folds == fold))
-        )
-        w = public.zeros()
-        for place in reversed(range(len(PRIVATE.strengths))):
-            loss = GLM(inside.design, Encoded(inside.targets), family, l2=PRIVATE.strengths[place])
-            w = minimise_exactly(loss, w, tol=1e-6)
-            losses[place] += outside.value(w) * outside.design.rows
-    best = PRIVATE.strengths[int(np.argmin(losses))]
-    return GLM(design, Encoded(public.targets), family, l2=best)
+    rows, strengths = public.design.rows, np.array(PRIVATE.strengths)
+    parts = np.random.default_rng(0).permutation(rows) % max(2, min(5, rows))
+    folds = [(np.flatnonzero(parts != k), np.flatnonzero(parts == k)) for k in np.unique(parts)]
+    _, trial = best_strength(public, strengths, folds)
+    return public.with_l2(strengths[trial.place])

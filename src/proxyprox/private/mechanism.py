@@ -223,7 +223,7 @@ class PrivateRows:
             X = _dense(self._X[rows], intercept=self.intercept)
             slopes = row_slopes(X, self._targets[rows], self.family, w)
             for _, units, lengths in whitened_gradients(X, slopes, metric):
-                total += units.T @ np.clip(lengths, -clip, clip)
+                total += units.T @ np.minimum(lengths, clip)
         return total
 
     def _weighted_sum(self, w: Vector, clip: float, metric: Any) -> Array:
@@ -281,13 +281,12 @@ class PrivateRows:
 
 
 def row_slopes(X: Array, targets: Array, family: Family, w: Vector) -> Array:
-    """Return finite slopes of dense rows, one column a class if there are several."""
+    """Return finite slopes of dense rows, a column for each output."""
     with np.errstate(all="ignore"):
-        if family.outputs == 1:
-            slopes = family.slope(X @ w, targets)
-        else:
-            one_hot = np.eye(family.outputs)[targets.astype(int)]
-            slopes = family.slope(X @ w.reshape(-1, family.outputs), one_hot)
+        z = X @ w.reshape(-1, family.outputs)
+        several = family.outputs > 1
+        targets = np.eye(family.outputs)[targets.astype(int)] if several else targets[:, None]
+        slopes = family.slope(z, targets)
     return np.nan_to_num(slopes, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 
@@ -298,18 +297,13 @@ def whitened_gradients(
 
     Directions are unit vectors in the metric, zero for a row whose gradient is not finite there.
     """
-    outer = slopes.ndim > 1
-    step = max(1, BLOCK // metric.dim) if outer else max(1, len(X))
+    step = max(1, BLOCK // metric.dim)
     for start in range(0, len(X), step):
         rows = slice(start, start + step)
-        each = X[rows]
         with np.errstate(all="ignore"):
-            if outer:
-                each = (each[:, :, None] * slopes[rows, None, :]).reshape(-1, metric.dim)
+            each = (X[rows, :, None] * slopes[rows, None, :]).reshape(-1, metric.dim)
             units, lengths = unit_rows(metric.whiten(each))
-            if not outer:
-                lengths = lengths * slopes[rows]
-        yield rows, units, np.nan_to_num(lengths, nan=0.0)
+        yield rows, units, lengths
 
 
 def unit_rows(rows: Array) -> tuple[Array, Array]:
@@ -638,7 +632,7 @@ def clipping(public: GLM, w: Vector, metric: Any, clip: float = math.inf) -> Cli
     for targets, weights in _public_cases(public, X, w):
         slopes = row_slopes(X, targets, family, w)
         for rows, units, lengths in whitened_gradients(X, slopes, metric):
-            cut, weighed = np.clip(lengths, -clip, clip), weights[rows]
+            cut, weighed = np.minimum(lengths, clip), weights[rows]
             clipped += units.T @ (cut * weighed)
             whole += units.T @ (lengths * weighed)
             sums += [weighed @ lengths**2, weighed @ (lengths * cut), weighed @ cut**2]

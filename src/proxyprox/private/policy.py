@@ -37,10 +37,6 @@ class PrivatePolicy:
     resolved : float
         All products of columns are bought if noise hides no direction that holds this share of
         rows' squared lengths, else means and squares alone.
-    rise : float
-        The greatest rise of the public loss, in units of ``tr H(H + λ)⁻¹/m`` for m public rows: the
-        best point for the population is expected to cost half of that. A fit that goes beyond is
-        drawn back towards the public one.
     extra_curvature : float
         Curvature added for a second moment that public rows lack, over its expected size.
     tail : float
@@ -68,7 +64,6 @@ class PrivatePolicy:
     prior: float = 2.0
     early: float = 3.0
     resolved: float = 0.1
-    rise: float = 0.5
     extra_curvature: float = 4.0
     tail: float = 0.005
     strengths: tuple[float, ...] = tuple(np.geomspace(1e-6, 1e-1, 11).tolist())

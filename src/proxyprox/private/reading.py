@@ -186,9 +186,9 @@ class Scaling:
     ----------
     bound : float, optional
         The largest norm of a row; longer ones are shortened to it first.
-    low, high : array of shape (p,), optional
+    low, high : float or array of shape (p,)
         Entries are cut to lie between them.
-    centre, spread : array of shape (p,), optional
+    centre, spread : float or array of shape (p,)
         What is taken off columns, and what they are divided by.
 
     Examples
@@ -198,10 +198,10 @@ class Scaling:
     """
 
     bound: float | None = None
-    low: Any = None
-    high: Any = None
-    centre: Any = None
-    spread: Any = None
+    low: Any = -math.inf
+    high: Any = math.inf
+    centre: Any = 0.0
+    spread: Any = 1.0
 
     @classmethod
     def of(cls, X: Any, bound: float | None, tail: float) -> Scaling:
@@ -232,20 +232,23 @@ class Scaling:
 
     def __call__(self, X: Any) -> Any:
         """Return rows, scaled."""
-        X = X if self.bound is None else project_rows(X, self.bound)
-        if scipy.sparse.issparse(X):
-            if self.centre is None or not self.centre.any():
-                return self._sparse(X.tocsr())
-            X = X.toarray()
-        X = X if self.low is None else np.clip(X, self.low, self.high)
-        X = X if self.centre is None else X - self.centre
-        return X if self.spread is None else X / self.spread
+        X = self.cut(X)
+        if not scipy.sparse.issparse(X):
+            return (X - self.centre) / self.spread
+        units = scipy.sparse.diags_array(np.broadcast_to(1 / self.spread, X.shape[1]))
+        return (X @ units).tocsr()
 
-    def _sparse(self, X: Any) -> Any:
-        """Return sparse rows; zeros lie between the cuts and stay as they are."""
-        if self.low is not None:
-            X.data = np.clip(X.data, self.low[X.indices], self.high[X.indices])
-        return X if self.spread is None else (X @ scipy.sparse.diags_array(1 / self.spread)).tocsr()
+    def cut(self, X: Any) -> Any:
+        """Return rows that are shortened and cut; sparse ones only if zeros stay zeros."""
+        X = X if self.bound is None else project_rows(X, self.bound)
+        if scipy.sparse.issparse(X) and np.any(self.centre):
+            X = X.toarray()
+        if not scipy.sparse.issparse(X):
+            return np.clip(X, self.low, self.high)
+        X = X.tocsr(copy=True)
+        ends = (np.broadcast_to(end, X.shape[1])[X.indices] for end in (self.low, self.high))
+        X.data = np.clip(X.data, *ends)
+        return X
 
 
 def row_units(X: Any) -> tuple[Any, Array]:
