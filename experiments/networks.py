@@ -11,7 +11,11 @@ are the proxy. Runs that ``docs/results/torch/ways_gpu.csv`` has are not made ag
 
 Beside them one process runs the paper's Figure 2 with its own method (θ = 1, 20 steps of SGD at
 .01, then 40) and the proxy alone, over 25 passes, into the folder ``figure2`` beside the results;
-``python -m experiments.cifar10 --paper --output FOLDER`` draws it.
+``python -m experiments.cifar10 --paper --output FOLDER`` draws it (with ``--tiny`` if this had it).
+
+A machine that ends every command after ten minutes gets ``--seconds 540``, again and again until
+nothing is left: the results, the folder ``figure2`` and that of ``PROXYPROX_WAYS`` must stay. A run
+takes some minutes at most; one that would not end in time is left for the next call.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import csv
 import functools
 import multiprocessing
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +144,10 @@ def recorded() -> list[Job]:
 
 def figure2(folder: Path, until: float, tiny: bool) -> None:
     """Run the paper's Figure 2, from where it stopped, as far as there is time."""
-    from experiments.cifar10.config import FIGURE2, TINY
-    from experiments.cifar10.config import tiny as small
+    from experiments.cifar10.config import FIGURE2, TINY_FIGURE2
     from experiments.cifar10.run import run
 
-    config = replace(TINY, recipes=small(FIGURE2.recipes)) if tiny else FIGURE2
-    run(config, folder, report=False, until=until, progress=print)
+    run(TINY_FIGURE2 if tiny else FIGURE2, folder, report=False, until=until, progress=print)
 
 
 def main() -> None:

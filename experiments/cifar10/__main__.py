@@ -76,12 +76,12 @@ def cifar10(
     at, and the same command resumes.
     """
     require("torch", extra="torch", purpose="training a network")
-    from experiments.cifar10.config import FIGURE2, TINY, WRONG_LABELS, Config
+    from experiments.cifar10.config import FIGURE2, TINY, TINY_FIGURE2, WRONG_LABELS, Config
     from experiments.cifar10.config import tiny as small
     from experiments.cifar10.results import sentences, unit
     from experiments.cifar10.run import run
 
-    config = TINY if tiny else FIGURE2 if paper else Config()
+    config = (TINY_FIGURE2 if tiny else FIGURE2) if paper else TINY if tiny else Config()
     config = replace(config, seeds=seeds or config.seeds, passes=passes or config.passes)
     if clean is not None:
         config = replace(config, recipes=small(WRONG_LABELS) if tiny else WRONG_LABELS, clean=clean)

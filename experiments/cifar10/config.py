@@ -365,3 +365,6 @@ TINY = Config(
     image_size=16,
 )
 """The whole experiment in about a minute on a CPU, on synthetic images."""
+
+TINY_FIGURE2 = replace(TINY, recipes=tiny(FIGURE2.recipes))
+"""The paper's Figure 2 in miniature."""

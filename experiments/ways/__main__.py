@@ -53,7 +53,8 @@ def main() -> None:
         name = "ways.csv" if given.what == "small" else "text.csv"
         rows = run_here(jobs.small() if given.what == "small" else jobs.text())
         rows += run_here(jobs.report(rows))
-    measured = [*MEASURED, "src/proxyprox/torch/choosing.py"] if "chosen" in name else MEASURED
+    own = {"choose": ["src/proxyprox/torch/choosing.py"], "text": ["experiments/bytes_lm.py"]}
+    measured = [*MEASURED, *own.get(given.what, [])]
     write_record(f"docs/results/torch/{name}", [as_row(row) for row in rows], measures=measured)
 
 

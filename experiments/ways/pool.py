@@ -35,6 +35,11 @@ def gradients(job: Job) -> int:
     return target_steps(job["case"]) * (1 if job["recipe"] == "hand:adamw" else job["k"] + 1)
 
 
+def kind(job: Job) -> str:
+    """Return what tells data apart: the first word of a case."""
+    return str(job["case"].partition("-")[0])
+
+
 def work(jobs: Any, results: Any, device: str, tiny: bool) -> None:
     """Run jobs until there is none."""
     from experiments.ways.recipes import run
@@ -77,7 +82,8 @@ def run_all(
     begun = {key(row) for row in rows if "error" not in row}
     context = multiprocessing.get_context("spawn")
     results, waiting = context.Queue(), context.Queue()
-    pace = dict[str, float]()
+    # Seconds a gradient took in the newest runs, of which a call before this one may know.
+    pace = {kind(row): row["seconds"] / gradients(row) for row in rows if "seconds" in row}
     device = "cuda" if torch.cuda.is_available() else "cpu"
     given: dict[str, Any] = {
         "target": work,
@@ -85,9 +91,6 @@ def run_all(
         "daemon": True,
     }
     workers = [context.Process(**given) for _ in range(processes)]
-
-    def kind(job: Job) -> str:
-        return str(job["case"].partition("-")[0])
 
     def suits(job: Job) -> bool:
         ends = time.time() + START + pace.get(kind(job), 0.0) * gradients(job)

@@ -13,7 +13,7 @@ from experiments.ways.jobs import DEFAULT, REPORTED, SELECT
 
 NAMES = {
     'ours:{"before": 1.0}': "late",
-    'ours:{"before": 0.9375, "weight": 2.0}': "weighted",
+    'ours:{"before": 0.875, "weight": 2.0}': "weighted",
     'ours:{"before": 1.0, "restart": 0.5}': "fine-tuned",
     'ours:{"growth": 2.0}': "growing",
 }

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.functional import mse_loss
 from torch.utils.data import DataLoader, TensorDataset
 
-from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyProx, read_metrics
+from proxyprox.torch import EMA, ImplicitStep, Plain, Proxy, ProxyAdamW, ProxyProx, read_metrics
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(32, 4, generator=GENERATOR)
@@ -82,8 +82,13 @@ def test_lightning(tmp_path, automatic, correction):
     assert trainer.callback_metrics["proxyprox/target_gradients"] == 8
     check_against_plain_loop(module.model, correction=correction)
     saved = torch.load(next(tmp_path.rglob("*.ckpt")), weights_only=False, map_location="cpu")
-    again = optimizer_for(network(), correction=correction)
+    again = optimizer_for(model := network(), correction=correction)
     again.load_state_dict(saved["optimizer_states"][0])
+    # The trainer's wrapper is of the optimiser's class, but not the optimiser.
+    given = {"proxy": again.proxy, "way": "late", "target_steps": 2}
+    adamw = ProxyAdamW(model.parameters(), **given)
+    wrapped = lightning.pytorch.core.optimizer.LightningOptimizer(adamw)
+    assert wrapped.pretrain(5) == 1 + adamw.pretrain(1) == 11
 
 
 @pytest.mark.filterwarnings("ignore")  # of Accelerate's own

@@ -1,6 +1,7 @@
 """Proxied: its steps against steps written by hand, any optimiser, its state, its warnings."""
 
 import copy
+import itertools
 import math
 import warnings
 
@@ -203,23 +204,28 @@ def test_a_scheduler_of_the_user_rules_the_rate():
 
 
 def test_too_long_proxy_steps_are_said():
-    for lr, warned in ((1.0, True), (0.001, False)):
+    late = {"way": "late", "target_steps": 16, "proxy_steps": 10}
+    for lr, options in itertools.product((1.0, 0.001), ({"way": pt.Way(proxy_steps=7)}, late)):
         w = torch.nn.Parameter(torch.tensor([0.1]))
-        sgd = torch.optim.SGD([w], lr=lr)
-        optimizer = pt.Proxied(sgd, proxy=lambda w=w: w.abs().sum(), way=pt.Way(proxy_steps=7))
+        optimizer = pt.Proxied(
+            torch.optim.SGD([w], lr=lr), proxy=lambda w=w: w.abs().sum(), **options
+        )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            for _ in range(77):
+            optimizer.pretrain()
+            for _ in range(0 if options is late else 77):
                 w.grad = torch.zeros(1)
                 optimizer.step()
-        assert [one.category for one in caught] == [pt.ProxyStepWarning] * warned
+        assert [one.category for one in caught] == [pt.ProxyStepWarning] * (lr == 1.0)
 
 
 def test_a_sum_beside_a_mean_is_said():
-    model, loss, _ = parts()
-    proxy = pt.Proxy(CHEAP, lambda batch: 64 * loss(batch))
-    for way in ("interleaved", "late"):
-        optimizer = pt.ProxyAdamW(model.parameters(), 0.0, proxy=proxy, way=way, target_steps=4)
+    # Of "late", many steps on the sum have made its gradient short.
+    for way, steps in (("interleaved", 8), ("late", 150)):
+        model, loss, _ = parts()
+        summed = pt.Proxy([(X, Y)], lambda b, m=model: mse_loss(m(b[0]), b[1], reduction="sum"))
+        given = {"way": way, "proxy_steps": steps, "target_steps": 4}
+        optimizer = pt.ProxyAdamW(model.parameters(), 0.02, proxy=summed, **given)
         optimizer.pretrain()
         loss(TARGET[0]).backward()
         with pytest.warns(pt.ProxyScaleWarning, match="sum over the batch"):

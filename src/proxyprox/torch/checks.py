@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from proxyprox._util.validation import (
 )
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.stopping import Criterion
-from proxyprox.torch.distributed import full_value, parameters_of
+from proxyprox.torch.distributed import full_value, parameters_of, take_rows, tensors_in
 from proxyprox.torch.proxy import MODES, Proxy, Tensors, meeting, proxy_passes
 
 # Relative difference above which two evaluations count as different; rounding stays below.
@@ -162,6 +162,20 @@ def probe_proxy(proxy: Proxy, batch: Any = None) -> None:
         'model=... with proxy_mode="no_dropout", or probe=False if it is meant.',
         RandomProxyWarning,
     )
+
+
+def is_sum(proxy: Any, batch: Any) -> bool:
+    """Tell whether a batch's loss is rather the sum than the mean of its halves' losses."""
+    lengths = {len(part) for part in tensors_in(batch) if part.ndim}
+    if not isinstance(proxy, Proxy) or len(lengths) != 1 or min(lengths) < 4:
+        return False
+    length, half = max(lengths), max(lengths) // 2
+    parts = [batch, *(take_rows(batch, s, length) for s in (slice(half), slice(half, None)))]
+    # A loss that refuses a part of its batch is not judged.
+    with preserve_random_state(), suppress(Exception):
+        whole, *halves = (float(proxy.loss(part)) for part in parts)
+        return abs(whole) > 0.75 * abs(sum(halves))
+    return False
 
 
 def compare_lengths(ours: float, theirs: float) -> None:

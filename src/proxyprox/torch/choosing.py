@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -86,10 +86,10 @@ def choose_way(
 ) -> WayChoice:
     """Train candidates for longer and longer and return the one that held-out rows prefer.
 
-    Successive halving: all candidates are trained for a small part of a run, the best third of them
-    for three times as long, and so on, until the last two have half of a run each. All of it costs
-    at most three full runs. The first way at the middle learning rate is never dropped before the
-    last round, and another one must be better than it by a standard error.
+    First the learning rates are compared with the first way. At the best one all ways are trained
+    for a small part of a run, the best third of them for three times as long, and so on, until the
+    last two have half of a run each. All of it costs at most three full runs. The first way is
+    never dropped before the last round, and another one must be better than it by a standard error.
 
     Parameters
     ----------
@@ -124,18 +124,23 @@ def choose_way(
     >>> print(choice.candidate)
     target alone, lr 0.1
     """
-    candidates = list_candidates(lrs, ways, proxy_steps, confusion)
+    every = list_candidates(lrs, ways, proxy_steps, confusion)
+    rates = [c for c in every if replace(c, lr=every[0].lr) == every[0]]
+    sizes = round_sizes(len(every) // len(rates))
+    rounds = len(sizes) + (len(rates) > 1)
     # Another process that trains the same candidates would only repeat them.
     with nullcontext() if path is None else locked(path):
-        known = read_losses(path)
-        left, rounds = candidates, number_of_rounds(len(candidates))
-        while True:
-            share = min(1.0, HALVING.runs / rounds / len(left))
-            losses = train_candidates(train, left, share, known, path, map)
-            if len(left) < HALVING.factor:
-                break
-            order = sorted(left, key=lambda c: (c is not candidates[0], np.mean(losses[str(c)])))
-            left = order[: remaining(len(left))]
+        known, default = read_losses(path), every[0]
+        run = partial(train_candidates, train, known=known, path=path, map=map, rounds=rounds)
+        if len(rates) > 1:
+            # In long runs: short ones prefer large rates.
+            losses = run(rates)
+            default = min(rates, key=lambda c: np.mean(losses[str(c)]))
+        left = sorted((c for c in every if c.lr == default.lr), key=lambda c: c != default)
+        for size in sizes:
+            left = left[:size]
+            losses = run(left)
+            left.sort(key=lambda c: (c != default, np.mean(losses[str(c)])))
     return decide(left, losses)
 
 
@@ -159,17 +164,12 @@ def list_candidates(
     return list(dict.fromkeys(found))
 
 
-def number_of_rounds(count: int) -> int:
-    """Return in how many rounds ``count`` candidates become the last ones."""
-    rounds = 1
-    while count >= HALVING.factor:
-        count, rounds = remaining(count), rounds + 1
-    return rounds
-
-
-def remaining(count: int) -> int:
-    """Return how many candidates stay after a round: at least one beside the default."""
-    return max(2, math.ceil(count / HALVING.factor))
+def round_sizes(count: int) -> list[int]:
+    """Return how many candidates each round has: at last one beside the default."""
+    sizes = [count]
+    while sizes[-1] >= HALVING.factor:
+        sizes.append(max(2, math.ceil(sizes[-1] / HALVING.factor)))
+    return sizes
 
 
 def read_losses(path: str | os.PathLike[str] | None) -> dict[str, list[float]]:
@@ -187,12 +187,14 @@ def read_losses(path: str | os.PathLike[str] | None) -> dict[str, list[float]]:
 def train_candidates(
     train: Callable[[Candidate, float], Any],
     candidates: Sequence[Candidate],
-    share: float,
+    *,
+    rounds: int,
     known: dict[str, list[float]],
     path: str | os.PathLike[str] | None,
     map: Callable[..., Iterable[Any]],
 ) -> dict[str, list[float]]:
     """Return the held-out losses of each candidate; those that are known are not trained again."""
+    share = min(1.0, HALVING.runs / rounds / len(candidates))
     keys = {c: f"{c}: {share:.4f}" for c in candidates}
     missing = [c for c in candidates if keys[c] not in known]
     found = map(partial(held_out, train), missing, [share] * len(missing))

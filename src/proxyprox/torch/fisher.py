@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy, mse_loss
 
-from proxyprox._util.validation import Words, instance, message, one_of, positive, whole
+from proxyprox._util.validation import Words, instance, message, one_of, positive
 from proxyprox.torch.proxy import FunctionProxy, proxy_mode
 
 
@@ -30,13 +30,20 @@ class FisherProxy(FunctionProxy):
         The old one, with the same names of parameters. It is not changed.
     inputs : iterable of tensors
         Inputs of the old task, one row each, without the dimension of the batch: some 50 to 500.
+        A label is drawn for each.
     task : {"classification", "regression"}
         What the old network's outputs are: scores of classes along dimension 1, or values with unit
         variance.
-    draws : int
-        Labels drawn for each row.
+    weight : float
+        By what it is multiplied: more keeps more of the old task, and learns less of the new.
     damping : float
         λ.
+
+    Notes
+    -----
+    Use ``way="joint"``, which descends the sum of both losses. Ways that begin on the proxy do
+    nothing there if training starts at the old network, and AdamW takes steps of about the same
+    length in the others, whatever the weight.
 
     References
     ----------
@@ -61,7 +68,7 @@ class FisherProxy(FunctionProxy):
         inputs: Iterable[Any],
         *,
         task: str = "classification",
-        draws: int = 1,
+        weight: float = 1.0,
         damping: float = 1e-3,
     ) -> None:
         for name, given in (("model", model), ("old", old)):
@@ -75,11 +82,11 @@ class FisherProxy(FunctionProxy):
             allowed = "a network that shares names and shapes of parameters with the model"
             raise ValueError(message("old", Words(f"names {list(known)[:3]}, …"), allowed))
         anchors = {name: known[name] for name in own}
-        fisher = fisher_diagonal(old, anchors, inputs, task, whole("draws", draws))
+        fisher = fisher_diagonal(old, anchors, inputs, task)
         entries = sum(f.numel() for f in fisher.values())
         mean = sum(f.double().sum() for f in fisher.values()) / entries
-        floor = positive("damping", damping) * float(mean)
-        self.fisher = {name: (f + floor).to(own[name]) for name, f in fisher.items()}
+        floor, scale = positive("damping", damping) * float(mean), positive("weight", weight)
+        self.fisher = {name: (scale * (f + floor)).to(own[name]) for name, f in fisher.items()}
         self.anchors = {name: a.detach().clone().to(own[name]) for name, a in anchors.items()}
 
         def distance() -> Any:
@@ -90,25 +97,27 @@ class FisherProxy(FunctionProxy):
 
 
 def fisher_diagonal(
-    model: Any, params: dict[str, Any], inputs: Iterable[Any], task: str, draws: int
+    model: Any, params: dict[str, Any], inputs: Iterable[Any], task: str
 ) -> dict[str, Any]:
     """Return the mean square of the gradients of log p(y | x), with y drawn from p."""
     sums, count = {name: torch.zeros_like(p) for name, p in params.items()}, 0
     with torch.enable_grad(), proxy_mode(model, "eval"):
         for row in inputs:
-            for _ in range(draws):
-                outputs, count = model(row[None]), count + 1
-                if task == "classification":
-                    scores = outputs.movedim(1, -1).flatten(0, -2)
-                    label = scores.detach().softmax(-1).multinomial(1)[:, 0]
-                    loss = cross_entropy(scores, label, reduction="sum")
-                else:
-                    drawn = outputs.detach() + torch.randn_like(outputs)
-                    loss = 0.5 * mse_loss(outputs, drawn, reduction="sum")
-                found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-                for name, g in zip(params, found, strict=True):
-                    if g is not None:
-                        sums[name] += g.square()
+            if not isinstance(row, torch.Tensor):
+                remedy = "Leave labels and batches out: inputs=dataset_inputs[:100]."
+                raise TypeError(message("a row of inputs", row, "a tensor", remedy))
+            outputs, count = model(row[None]), count + 1
+            if task == "classification":
+                scores = outputs.movedim(1, -1).flatten(0, -2)
+                label = scores.detach().softmax(-1).multinomial(1)[:, 0]
+                loss = cross_entropy(scores, label, reduction="sum")
+            else:
+                drawn = outputs.detach() + torch.randn_like(outputs)
+                loss = 0.5 * mse_loss(outputs, drawn, reduction="sum")
+            found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+            for name, g in zip(params, found, strict=True):
+                if g is not None:
+                    sums[name] += g.square()
     if not count:
         raise ValueError(message("inputs", inputs, "one row or more"))
     return {name: total / count for name, total in sums.items()}

@@ -48,27 +48,13 @@ class Block:
         """Whether η is large enough to move at all."""
         return self.eta > SMALLEST_ETA
 
-    @property
-    def pull(self) -> float:
-        """1/η."""
-        return 1 / self.eta
-
-    def read_state(self, name: str) -> list[Any] | None:
-        """Return what the state holds under a name, if it does."""
-        return [state[name] for state in self.states] if name in self.states[0] else None
-
-    def write_state(self, name: str, values: Tensors) -> None:
-        """Put tensors into the state."""
-        for state, value in zip(self.states, values, strict=True):
-            state[name] = value
-
     def implicit_step(self, gamma: float) -> None:
         """Move to ``(w/γ + c/η − [∇L̂(w) + m]) / (1/γ + 1/η)``, with ∇L̂(w) in ``.grad``.
 
         Written as ``w + s/η (c − w) − s [∇L̂(w) + m]``, ``s = 1/(1/γ + 1/η)``: nothing in it grows
         when η goes to 0 or to infinity.
         """
-        relative = gamma * self.pull
+        relative = gamma / self.eta
         step = gamma / (1 + relative)
         if relative > 0:
             torch._foreach_lerp_(self.params, self.centre, relative / (1 + relative))
@@ -79,11 +65,12 @@ class Block:
         """Turn ∇L̂(w) in ``.grad`` into ∇φ(w), in place."""
         found = gradients(self.params)
         torch._foreach_add_(found, self.correction, alpha=self.weight)
-        if self.pull > 0 and not at_centre:
+        pull = 1 / self.eta
+        if pull > 0 and not at_centre:
             # Two scaled additions need no copy of w − c. They round like w itself does in a step
             # that is stable, one with γ/η ≤ 2.
-            torch._foreach_add_(found, self.params, alpha=self.pull)
-            torch._foreach_add_(found, self.centre, alpha=-self.pull)
+            torch._foreach_add_(found, self.params, alpha=pull)
+            torch._foreach_add_(found, self.centre, alpha=-pull)
 
 
 def copy_tensors(tensors: Tensors) -> list[Any]:
@@ -234,7 +221,7 @@ def measure(blocks: Sequence[Block], weight: float) -> tuple[float, float]:
         for p, c, m in zip(block.params, block.centre, map(real, block.correction), strict=True):
             away = real(p).to(torch.float64, copy=True).sub_(real(c))
             moves.append(torch.sum(away * away))
-            away.mul_(block.pull).add_(m, alpha=weight)  # now the gradient of φ
+            away.mul_(1 / block.eta).add_(m, alpha=weight)  # now the gradient of φ
             if p.grad is not None:
                 away.add_(real(p.grad))
             residuals.append(torch.sum(away * away))

@@ -15,7 +15,7 @@ import torch
 from proxyprox._util.validation import Words, message, whole
 from proxyprox.inner.base import NonFiniteError
 from proxyprox.torch import checks
-from proxyprox.torch.base import ProxyOptimizer
+from proxyprox.torch.base import ProxyOptimizer, unwrap_optimizer
 from proxyprox.torch.checks import PROBE
 from proxyprox.torch.distributed import (
     copy_into,
@@ -42,7 +42,7 @@ class Proxied(ProxyOptimizer):
     ==============  ===========================================================================
     "late"          all proxy steps first, at a constant rate; then the target, while the rate
                     falls. The default if ``target_steps`` is known
-    "weighted"      the same, but the target's gradients count twice, and one proxy step in sixteen
+    "weighted"      the same, but the target's gradients count twice, and one proxy step in eight
                     stays between them
     "growing"       target steps become more and more frequent
     "interleaved"   as many proxy steps after every target step. The default otherwise
@@ -136,9 +136,6 @@ class Proxied(ProxyOptimizer):
             allowed = "a torch optimiser that steps on dense gradients in .grad"
             remedy = "Pass one with its parameters: torch.optim.AdamW(model.parameters(), lr=...)."
             raise TypeError(message("optimizer", optimizer, allowed, remedy))
-        if proxy is None:
-            remedy = "Without a proxy, use the optimiser itself."
-            raise TypeError(message("proxy", None, "a Proxy or a function", remedy))
         several = isinstance(proxy, (list, tuple))
         found: Any = SeveralProxies(proxy) if several else as_proxy(proxy)
         default = "interleaved" if target_steps is None else "late"
@@ -150,7 +147,7 @@ class Proxied(ProxyOptimizer):
         self._optimizer, self._warned = optimizer, False
         # Of the step in progress, 1 after its step on the target.
         self._between, self._taken = 0, 0
-        self._rises, self._scale, self._first = list[float](), 0.0, 0.0
+        self._rises, self._scale, self._first, self._is_sum = list[float](), 0.0, 0.0, False
         self._residual: Any = math.nan
         self._displacement: Any = math.nan
         groups, defaults = optimizer.param_groups, optimizer.defaults
@@ -168,13 +165,16 @@ class Proxied(ProxyOptimizer):
         steps : int, optional
             At most this many, to save a checkpoint in between; by default all of them.
         """
+        if (own := unwrap_optimizer(self)) is not self:  # Lightning's wrapper inherits this method
+            return int(own.pretrain(steps))
         begun = time.perf_counter()
         params = [p for p in parameters_of(self) if p.requires_grad]
         left = 0 if self._k else self.way.planned(0, self.target_steps) - self._taken
         number = left if steps is None else min(left, whole("steps", steps))
         if number > 0:
             with self._undone_if_failing(params):
-                self._step_on_proxy(params, number, None)
+                for done in range(0, number, PROBE.look_every):
+                    self._step_on_proxy(params, min(PROBE.look_every, number - done), None)
             self.ledger.seconds += time.perf_counter() - begun
         return max(0, left - number)
 
@@ -207,9 +207,10 @@ class Proxied(ProxyOptimizer):
         if due > 0:
             self._step_on_proxy(params, due, correction)
         if self._probe and self._k == 0 and self._taken:
-            # The proxy's gradient nearest to w_0: the last of those before, or the first after it.
-            nearest = before if math.isfinite(before) else float(self._first)
-            checks.compare_lengths(nearest, checks.length(target))
+            # The last gradient before this step, or the first after it. Many steps on a sum may
+            # have made its gradient short.
+            late = math.isfinite(before) and not self._is_sum
+            checks.compare_lengths(before if late else float(self._first), checks.length(target))
 
     @contextmanager
     def _undone_if_failing(self, params: list[Any]) -> Iterator[list[Any]]:
@@ -294,6 +295,7 @@ class Proxied(ProxyOptimizer):
             if self._probe and self._taken == 0:
                 checks.check_loss(value)
                 self._first = checks.total_norm(gradients(params))
+                self._is_sum = checks.is_sum(self._proxy, drawn)
             if t == 0 and looks:
                 batch, before = drawn, float(value)
                 linear = inner_product(correction, params)
@@ -308,7 +310,8 @@ class Proxied(ProxyOptimizer):
             self.state[p]["correction"] = m
         if looks:
             linear = inner_product(correction, params) - linear
-            rise = float(self._proxy.loss(batch)) - before + theta * linear
+            with checks.preserve_random_state():
+                rise = float(self._proxy.loss(batch)) - before + theta * linear
             # Near its minimum a loss is small, and single batches rise and fall by much of it.
             self._scale = self._scale or abs(before)
             self._judge_proxy_steps(rise / max(abs(before), 0.1 * self._scale, 1e-30))
@@ -412,13 +415,11 @@ class SeveralProxies:
     sampled = True
 
     def __init__(self, proxies: Sequence[Any]) -> None:
-        found = [as_proxy(proxy) for proxy in proxies]
-        if not found or None in found:
-            got = Words(f"a list of {len(found)}, with None" if found else "an empty list")
-            raise ValueError(message("proxy", got, "one proxy or more"))
-        self.proxies: list[Any] = found
-        self.cosines, self.looks = [0.0] * len(found), 0
-        self.drawn = [0] * len(found)
+        self.proxies: list[Any] = [as_proxy(proxy) for proxy in proxies]
+        if not self.proxies:
+            raise ValueError(message("proxy", Words("an empty list"), "one proxy or more"))
+        self.cosines, self.looks = [0.0] * len(proxies), 0
+        self.drawn = [0] * len(proxies)
 
     @property
     def weights(self) -> list[float]:
@@ -434,11 +435,7 @@ class SeveralProxies:
         for i, proxy in enumerate(self.proxies):
             proxy.partial(proxy.sample(), params)
             found = gradients(params)
-            product = sum(
-                full_value((g * t).sum(dtype=torch.float64))
-                for g, t in zip(found, target, strict=True)
-            )
-            cosine = float(product) / max(size * checks.length(found), 1e-300)
+            cosine = inner_product(found, target) / max(size * checks.length(found), 1e-300)
             self.cosines[i] += (cosine - self.cosines[i]) / self.looks
         self.drawn = [0] * len(self.proxies)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -383,13 +382,7 @@ class FunctionProxy(Proxy):
     """A cheap loss given by one function, without arguments, of the whole proxy."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        call = functools.partial(call_without_batch, function)
-        super().__init__([torch.zeros(())], call, sampled=False)
-
-
-def call_without_batch(function: Callable[[], Any], batch: Any) -> Any:
-    """Return the loss of a proxy that has no batches."""
-    return function()
+        super().__init__([torch.zeros(())], lambda batch: function(), sampled=False)
 
 
 def own_generator(loader: Any) -> Any | None:

@@ -80,21 +80,20 @@ def update_correction(block: Block, outer: OuterStep) -> None:
 
     With a full pass, ∇L̂(w_k) is in ``.grad``.
     """
-    estimate: Any = block.read_state("estimate")
-    of_new, of_kept = coefficients(
-        outer.optimizer.correction, outer.k, started=estimate is not None
-    )
-    if estimate is None:
-        estimate = torch._foreach_mul(block.target, of_new)
+    started = "estimate" in block.states[0]
+    of_new, of_kept = coefficients(outer.optimizer.correction, outer.k, started=started)
+    if not started:
+        estimate: Any = torch._foreach_mul(block.target, of_new)
     else:
+        estimate = [state["estimate"] for state in block.states]
         torch._foreach_mul_(estimate, of_kept)
         torch._foreach_add_(estimate, block.target, alpha=of_new)
     torch._foreach_add_(estimate, [p.grad for p in block.params], alpha=-of_new)
     if block.coupled_decay:
         torch._foreach_add_(estimate, block.params, alpha=block.coupled_decay * of_new)
     block.correction = estimate
-    if outer.keeps:
-        block.write_state("estimate", estimate)
+    for state, kept in zip(block.states, estimate, strict=True) if outer.keeps else ():
+        state["estimate"] = kept
 
 
 def take_step(blocks: list[Block], outer: OuterStep) -> tuple[float, float]:

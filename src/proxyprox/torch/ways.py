@@ -127,7 +127,7 @@ class Way:
 
 WAYS = {
     "late": Way(before=1.0),
-    "weighted": Way(before=0.9375, weight=2.0),
+    "weighted": Way(before=0.875, weight=2.0),
     "interleaved": Way(),
     "growing": Way(growth=2.0),
     "joint": Way(joint=True),
@@ -157,7 +157,8 @@ def default_way(
     Parameters
     ----------
     target_rows : {"fresh", "reused"}
-        Whether every target gradient is of new rows, or few rows are used again and again.
+        Whether most target gradients are of new rows, or few rows are used again and again, about
+        ten times or more.
     proxy : {"part", "other data", "wrong labels", "teacher"}
         What the proxy is: a part of the target's own rows; other rows or other tasks; rows of which
         many have wrong or outdated labels; a teacher's answers.
