@@ -127,6 +127,13 @@ def sparse_table(file: Path) -> str:
     return "\n".join(lines)
 
 
+def above_words(file: Path) -> str:
+    """Return how many runs ended above their start."""
+    method = json.loads(file.read_text(encoding="utf-8"))["methods"]['ProxyProx(eta="auto")']
+    figures = method["summary"][REPORTED]
+    return f"{figures['above_start']} of {figures['runs']} runs"
+
+
 def failures_list(file: Path) -> str:
     """Return the problems on which a seed ended above its start, or far above the best step."""
     lines = ["| problem | worst seed | above start |", "|---|---|---|"]
