@@ -351,6 +351,21 @@ def simulation_table(record: Path) -> str:
     return error_table(json.loads(record.read_text())["simulation"])
 
 
+def simulation_error(record: Path) -> str:
+    """Return the largest error of the checks by simulation."""
+    return largest_error(json.loads(record.read_text())["simulation"])
+
+
+def dask_error(record: Path) -> str:
+    """Return the largest error of the checks on Dask's scheduler."""
+    return largest_error(json.loads(record.read_text())["dask"])
+
+
+def largest_error(rows: list[dict[str, Any]]) -> str:
+    """Return the largest error in per cent."""
+    return f"{max(abs(row['error']) for row in rows):.0%}".replace("%", " %")
+
+
 def dask_table(record: Path) -> str:
     """Return the checks on Dask's scheduler, for the page."""
     return error_table(json.loads(record.read_text())["dask"])
