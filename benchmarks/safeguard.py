@@ -21,6 +21,7 @@ import numpy as np
 import auto_cases
 import proxyprox as pp
 from experiments.records import write_record
+from experiments.rivals import Momentum
 from grid_runs import gradients
 from proxyprox.problems.combination import MixedProxy
 
@@ -32,8 +33,8 @@ EARLY = 30
 # The middle of a method's grid: in units of 1/H, or of the parameters where it scales the gradient.
 RIVALS = {
     "SGD": (pp.SGD("auto"), 0.1 * 2.2**5.5),
-    "heavy ball": (pp.methods.Momentum(), 0.7),
-    "Nesterov": (pp.methods.Momentum(nesterov=True), 0.7),
+    "heavy ball": (Momentum(), 0.7),
+    "Nesterov": (Momentum(nesterov=True), 0.7),
     "Adam": (None, 0.05),
 }
 

@@ -163,8 +163,6 @@ SAMPLED = {
     "ProxyProx EMA auto": ("ProxyProx", {"eta": "auto", "correction": ("EMA", 0.3)}),
     "SGD": ("SGD", {"eta": 0.5}),
     "SGD auto": ("SGD", {"eta": "auto"}),
-    "Momentum": ("Momentum", {"eta": 0.3, "beta": 0.5}),
-    "Momentum auto": ("Momentum", {"beta": 0.5, "nesterov": True}),
     "Adam": ("Adam", {"eta": 0.05}),
 }
 EXACT = {

@@ -1,7 +1,7 @@
 """Write the pages of the API reference: which public names belong to which kind of user.
 
 The names of the top package are grouped here with those of its parts, such as
-``methods.Momentum``; those of its applications come from their ``__all__``, so that a new name has
+``methods.Request``; those of its applications come from their ``__all__``, so that a new name has
 a page at the next build.
 """
 
@@ -71,7 +71,7 @@ PAGES: dict[str, tuple[str, str, dict[str, str]]] = {
         "What `minimize` is put together from, to choose or to replace.",
         {
             "Methods with a proxy": "ProxyProx ProxyBFGS DANE",
-            "Methods without one": "SGD methods.Momentum Adam",
+            "Methods without one": "SGD Adam",
             "Corrections": "corrections.Plain corrections.EMA corrections.Mean corrections.Storm",
             "Step sizes": "stepsizes.AutoStep",
             "Inner solvers": (

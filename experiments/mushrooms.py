@@ -29,6 +29,7 @@ from experiments.compare import (
 )
 from experiments.records import publish
 from experiments.report.summary import Point
+from experiments.rivals import Momentum
 from experiments.shared import (
     Experiment,
     Json,
@@ -107,10 +108,10 @@ def rivals() -> tuple[Candidate, ...]:
     """Return the methods without a proxy, each with nine step sizes and the usual momenta."""
     return (
         Candidate("SGD", lambda eta: {"method": pp.SGD(eta)}, 0.1, 2.5, 0.2),
-        Candidate("heavy ball", lambda eta: {"method": pp.methods.Momentum(eta)}, 0.025, 2.5, 0.2),
+        Candidate("heavy ball", lambda eta: {"method": Momentum(eta)}, 0.025, 2.5, 0.2),
         Candidate(
             "Nesterov",
-            lambda eta: {"method": pp.methods.Momentum(eta, nesterov=True)},
+            lambda eta: {"method": Momentum(eta, nesterov=True)},
             0.025,
             2.5,
             0.2,

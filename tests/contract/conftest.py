@@ -11,6 +11,7 @@ import pytest
 
 import proxyprox as pp
 from accelerated_sliding import AcceleratedSliding
+from experiments.rivals import Momentum
 from fedred import FedRed
 from finite_sums import PAGE, SVRP
 from own_methods import HalvingStep, HeavyBall, SvrgProxyProx, WindowMean
@@ -44,8 +45,8 @@ METHODS = {
     ),
     "SGD": Case(pp.SGD(eta=0.36), steps=40),
     "SGD auto": Case(pp.SGD(eta="auto"), steps=30),
-    "Momentum": Case(pp.methods.Momentum(eta=0.3, beta=0.3), steps=30, accuracy=1e-4),
-    "Momentum auto": Case(pp.methods.Momentum(beta=0.5, nesterov=True), steps=30, accuracy=1e-2),
+    "Momentum": Case(Momentum(eta=0.3, beta=0.3), steps=30, accuracy=1e-4),
+    "Momentum auto": Case(Momentum(beta=0.5, nesterov=True), steps=30, accuracy=1e-2),
     "Adam": Case(pp.Adam(eta=0.1), steps=150, accuracy=1e-2),
     "ProxyProx+Storm auto": Case(pp.ProxyProx("auto", pp.corrections.Storm(0.5))),
     "DANE": Case(pp.DANE(eta=4.0)),

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from experiments.rivals import Momentum
 from proxyprox import DANE, L1, Adam, Problem, ProxyProx, Quadratic, minimize
 from proxyprox.corrections import EMA, Mean, Plain, Storm
-from proxyprox.methods import Momentum
 from proxyprox.stopping import Residual
 
 RNG = np.random.default_rng(0)

@@ -4,9 +4,9 @@ from proxyprox.methods.base import Answers, Defaults, Method, OuterStep, Request
 from proxyprox.methods.mapping import ManifoldMapping
 from proxyprox.methods.proxyprox import DANE, ProxyProx
 from proxyprox.methods.quasi_newton import ProxyBFGS
-from proxyprox.methods.sgd import SGD, Adam, Momentum
+from proxyprox.methods.sgd import SGD, Adam
 
 __all__ = [
     "DANE", "SGD", "Adam", "Answers", "Defaults", "ManifoldMapping", "Method",
-    "Momentum", "OuterStep", "ProxyBFGS", "ProxyProx", "Request", "State",
+    "OuterStep", "ProxyBFGS", "ProxyProx", "Request", "State",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""Methods without a proxy, the ones to beat: SGD, momentum and Adam.
+"""Methods without a proxy, the ones to beat: SGD and Adam.
 
-Any proxy is ignored. With ``eta="auto"`` SGD and Momentum take the distance travelled over the
+Any proxy is ignored. With ``eta="auto"`` SGD takes the distance travelled over the
 gradients (:mod:`proxyprox.stepsizes.auto`).
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from proxyprox._util.arrays import Vector, namespace, zeros_like
-from proxyprox._util.validation import below_one, flag, message, positive
+from proxyprox._util.validation import below_one, message, positive
 from proxyprox.methods.base import Answers, Method, OuterStep, State
 from proxyprox.stepsizes.auto import as_step_size
 from proxyprox.stepsizes.base import Eta
@@ -48,77 +48,6 @@ class SGD(Method):
 
 
 @dataclass(frozen=True)
-class Velocity(State):
-    """The iterate and the decaying sum of gradients."""
-
-    velocity: Vector = None
-
-
-@dataclass(frozen=True)
-class Momentum(Method):
-    r"""SGD with momentum: the heavy ball, or Nesterov's.
-
-    .. math:: v \leftarrow \beta v + g_k,\qquad
-              w \leftarrow w - \eta v \quad\text{or, Nesterov's,}\quad w - \eta (g_k + \beta v)
-
-    as in ``torch.optim.SGD``. Any proxy is ignored; with a penalty the step is a proximal one.
-
-    Parameters
-    ----------
-    eta : float, callable, StepSize or "auto"
-        Step size η > 0, or a function of the outer step. "auto" is the rule of :class:`SGD` for
-        the sum of what one gradient adds to all later steps, ``η / (1 − β)``.
-    beta : float
-        Weight of the past, in [0, 1).
-    nesterov : bool
-        Look ahead.
-
-    References
-    ----------
-    Polyak, "Some methods of speeding up the convergence of iteration methods", 1964; Sutskever,
-    Martens, Dahl and Hinton, "On the importance of initialization and momentum in deep learning",
-    ICML 2013, for Nesterov's in this form.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from proxyprox import Problem, Quadratic, minimize
-    >>> from proxyprox.methods import Momentum
-    >>> target = Quadratic(np.diag([1.0, 9.0]), b=np.array([-1.0, -9.0]))
-    >>> minimize(Problem(target), method=Momentum(0.05, nesterov=True), steps=200).w.round(3)
-    array([1., 1.])
-    """
-
-    eta: Eta = "auto"
-    beta: float = 0.9
-    nesterov: bool = False
-
-    uses_proxy: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        as_step_size(self.eta, remedy=MEASURED)
-        below_one("beta", self.beta)
-        flag("nesterov", self.nesterov)
-
-    def init(self, w0: Vector, problem: Any) -> Velocity:
-        """Start at rest."""
-        return Velocity(w0, 0, zeros_like(w0))
-
-    def tell(self, state: Velocity, answers: Answers, step: OuterStep) -> Velocity:
-        """Add the gradient to the velocity and move along it."""
-        centre, gradient, past = state.w, answers.gradients[0], state.velocity
-        if step.restart is not None:
-            # The step that is undone is not remembered either.
-            centre, gradient, past = step.restart.centre, step.restart.difference, 0 * past
-        velocity = self.beta * past + gradient
-        direction = gradient + self.beta * velocity if self.nesterov else velocity
-        if self.step_size.measures:
-            direction = (1 - self.beta) * direction
-        return Velocity(step.solve(linear=direction, centre=centre), state.k + 1, velocity)
-
-
-@dataclass(frozen=True)
 class Moments(State):
     """The iterate, the means of the gradients and of their squares."""
 
@@ -128,7 +57,7 @@ class Moments(State):
 
 @dataclass(frozen=True)
 class Adam(Method):
-    r"""Momentum, in coordinates scaled by the recent sizes of the gradients.
+    r"""SGD with momentum, in coordinates scaled by the recent sizes of the gradients.
 
     .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g_k,\qquad
               v \leftarrow \beta_2 v + (1 - \beta_2) g_k^2,\qquad
@@ -184,7 +113,7 @@ class Adam(Method):
         penalty = problem.penalty
         if penalty is not None and not getattr(penalty, "separable", False):
             allowed = "separable (L1, Box) for Adam, which scales each coordinate"
-            remedy = "Use SGD or Momentum; one of your own says separable = True."
+            remedy = "Use SGD; one of your own says separable = True."
             raise TypeError(message("penalty", penalty, allowed, remedy))
         return Moments(w0, 0, zeros_like(w0), zeros_like(w0))
 

@@ -89,17 +89,11 @@ class Combination(Summable):
         if len(works) == len(stated):
             gradients, hessians, rows, _ = zip(*works, strict=True)
             work = Work(sum(gradients), sum(hessians), min(rows))
-        helper = stated[0].helper if len(stated) == 1 else None
-        if helper is not None:
-            helper = Combination(
-                [helper], self.weights, tilt=self._tilt, mu=self._mu, centre=self._centre
-            )
         starts = (each.start for each in stated if each.start is not None)
         return Facts(
             empirical=stated[0].empirical, refuses=stated[0].refuses,
             divisible=stated[0].divisible, start=next(map(zeros_like, starts), None),
-            work=work, hessian_terms=tuple(self._hessian_terms()), helper=helper,
-            solver=None if helper is None else stated[0].solver,
+            work=work, hessian_terms=tuple(self._hessian_terms()),
         )  # fmt: skip
 
     @property

@@ -398,11 +398,7 @@ def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> A
     named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
     if not named:
         raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
-    try:
-        losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
-    except RecursionError:
-        got = Words("a list that contains itself")
-        raise ValueError(message("proxy", got, "a list of losses")) from None
+    losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
     return Several(losses) if len(losses) > 1 else next(iter(losses.values()))
 
 
