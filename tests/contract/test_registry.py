@@ -12,6 +12,7 @@ import finite_sums
 import own_methods
 import spam
 import stabilized_dane
+from experiments import rivals
 from proxyprox import averaging as averaging_module
 from proxyprox import corrections, methods, stopping
 from proxyprox import inner as inner_package
@@ -49,7 +50,7 @@ def test_every_public_part_has_a_case(registry, part, module):
 
 
 def own_classes():
-    files = (own_methods, spam, fedred, finite_sums, stabilized_dane, accelerated_sliding)
+    files = (own_methods, rivals, spam, fedred, finite_sums, stabilized_dane, accelerated_sliding)
     return {item for file in files for item in vars(file).values() if isinstance(item, type)}
 
 
