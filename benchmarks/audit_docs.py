@@ -59,14 +59,14 @@ def record(target: GLM, name: str, proxy: object, best: float, gap: float) -> di
     ]
     told, offered = found.prediction, found.recommended.proxy
     as_it_is = needed(target, proxy, best, gap, SEEDS)[key]
-    scaled = needed(target, offered, best, gap, SEEDS)[key] if found.scale.helps else as_it_is
+    scaled = needed(target, offered, best, gap, SEEDS)[key] if found.factor != 1.0 else as_it_is
     return {
         "proxy": name,
         "verdict": found.verdict.name,
         "reasons": found.reasons,
         **{quantity: getattr(found, quantity)._asdict() for quantity in ("delta", "H", "mu")},
         "sigma2": found.sigma2._asdict(),
-        "scale": found.scale.value,
+        "scale": found.scale,
         "rehearsed": {
             "sgd": told.sgd.steps,
             "as it is": told.proxyprox.steps,

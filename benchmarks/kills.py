@@ -40,20 +40,6 @@ import proxyprox as pp
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 STEPS = 60
 DEPENDENT = ("proxy_", "seconds", "target_seconds")
-CONFIG = """
-[model]
-family = "logistic"
-l2 = 1e-2
-[target]
-file = "rows.csv"
-label = "bought"
-[proxy]
-kind = "subsample"
-fraction = 0.5
-[run]
-batch_size = 16
-"""
-
 # -- what is run -----------------------------------------------------------------------------------
 
 
@@ -118,13 +104,6 @@ def safeguard(folder: Path) -> None:
     minimised(folder, method=pp.ProxyProx(0.5), stop=pp.stopping.Residual(1e-6), safeguard=True)
 
 
-def command(*arguments: str | int | Path) -> None:
-    """Run the command line."""
-    from proxyprox_app.cli import main
-
-    run_without_figures(main, "proxyprox", *arguments)
-
-
 def run_without_figures(main: Callable[[], None], *words: str | int | Path) -> None:
     """Run a program; drawing takes longer than all the runs."""
     from experiments import figures as print_figures
@@ -154,13 +133,8 @@ def workers(folder: Path) -> None:
     mushrooms(folder, workers=2)
 
 
-def audit(folder: Path) -> None:
-    """``proxyprox audit`` on the same CSV."""
-    command("audit", folder.parent / "audit.toml", "--output", folder, "--budget", "80", "--json")
-
-
 SETUPS: dict[str, Callable[[Path], None]] = {
-    f.__name__: f for f in (plain, seldom, safeguard, mushrooms, audit, workers)
+    f.__name__: f for f in (plain, seldom, safeguard, mushrooms, workers)
 }
 
 # -- a process of its own --------------------------------------------------------------------------
@@ -219,18 +193,10 @@ def outcome(folder: Path) -> dict[str, Any]:
     if (folder / "result.npz").exists():
         with np.load(folder / "result.npz") as arrays:
             found |= {f"result.npz/{key}": arrays[key].tobytes() for key in arrays.files}
-    if (folder / "weights.json").exists():
-        weights = json.loads((folder / "weights.json").read_text())
-        found["weights.json"] = [weights[k] for k in ("usable", "intercept", "coefficients")]
     for name in ("records.jsonl", "grid.jsonl"):
         if (folder / name).exists():
             lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
             found[name] = [{k: v for k, v in p.items() if k != "seconds"} for p in lines]
-    if (folder / "audit.json").exists():
-        audited = json.loads((folder / "audit.json").read_text())
-        # The rest depends on times that are measured.
-        names = ("delta", "H", "sigma2", "epsilon", "verdict")
-        found["audit.json"] = [audited.get(name) for name in names]
     return found
 
 
@@ -258,14 +224,6 @@ class Chains:
         self.name, self.setup, self.dice = name, SETUPS[name], dice
         self.place = place / name
         self.place.mkdir()
-        X, y = table()
-        rows = [
-            "a,b,c,d,bought",
-            *(f"{','.join(map(repr, map(float, row)))},{k}" for row, k in zip(X, y, strict=True)),
-        ]
-        (self.place / "rows.csv").write_text("\n".join(rows) + "\n")
-        (self.place / "audit.toml").write_text(CONFIG)
-        (self.place / "my.toml").write_text(CONFIG)
         self.statuses: Counter[int] = Counter()
         whole = self.place / "whole"
         whole.mkdir()

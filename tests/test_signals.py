@@ -193,7 +193,7 @@ def test_a_signal_saves_and_ends_the_process(left, where, name):
     assert rest == set()
 
 
-SETUPS = "plain,seldom,safeguard,run"
+SETUPS = "plain,seldom,safeguard"
 
 
 @posix

@@ -92,7 +92,7 @@ def test_verdicts_from_perfect_to_adversarial(target):
         assert found.verdict is verdict
         assert type(found.recommended.proxy) is kind
         if verdict is Verdict.USE_SCALED:
-            assert found.scale.value * proxy.weights[0] == pytest.approx(1.0, rel=0.05)
+            assert found.scale * proxy.weights[0] == pytest.approx(1.0, rel=0.05)
         assert any("sign" in reason for reason in found.reasons) == isinstance(proxy, Negative)
 
 

@@ -31,7 +31,6 @@ from proxyprox.diagnostics.report import (
     Bill,
     PointAudit,
     Prediction,
-    Suggestion,
     Verdict,
     decide,
 )
@@ -337,7 +336,7 @@ def conclude(problem: Problem, evidence: Evidence, asked: float | None) -> Audit
     unsure = unsure or alarm.startswith("No verdict")
     found = Audit(
         verdict=Verdict.UNSURE if unsure else leaning, leaning=leaning, **limits, points=points,
-        scale=Suggestion(scales[1], probe.delta_at(end, scales[1]), chosen == 1),
+        scale=scales[1],
         prediction=Prediction(sgd, runs[0], runs[chosen]), epsilon=epsilon,
         batch=target.batch_price(start.w), ledger=target.ledger,
         problem=problem, w0=start.w, factor=scales[chosen], model=model, alarm=alarm,
@@ -418,10 +417,11 @@ def find_reasons(found: Audit, visits: Sequence[Visit]) -> list[str]:
     if points[worst].share > 1:
         meaning = "above 1, its curvature is further from the target's than no curvature at all."
     reasons = [f"δ/H is {', '.join(seen)}: {meaning}"]
-    if found.scale.helps:
-        falls = f"δ falls from {points[-1].delta.estimate:.3g} to {found.scale.delta.estimate:.3g}"
-        reasons.append(f"The scale is {found.scale.value:.4g}: at the last point {falls}.")
-    if found.refused and found.scale.value == 0.0 and curvature.best_scale(end.A, -end.P) > 0:
+    if found.factor != 1.0:
+        left = curvature.spectral_norm(end.A - found.scale * end.P)
+        falls = f"δ falls from {points[-1].delta.estimate:.3g} to {left:.3g}"
+        reasons.append(f"The scale is {found.scale:.4g}: at the last point {falls}.")
+    if found.refused and found.scale == 0.0 and curvature.best_scale(end.A, -end.P) > 0:
         reasons.append("Its negative would be closer: check the sign.")
     own, proxied = (np.linalg.eigvalsh(M)[-1] for M in (visits[worst].A, visits[worst].P))
     factor, limit = proxied / max(own, 1e-300), POLICY.other_units

@@ -554,12 +554,6 @@ class HessianProbe:
         target, difference = replace(target, error=error), between.spectrum(failure, error + slack)
         return target, difference, (A + A.T) / 2, P, basis, noise
 
-    def delta_at(self, visit: Visit, scale: float) -> Interval:
-        """Return δ at a scale of the proxy; the projection on a subspace is a lower limit of it."""
-        apart = visit.A - scale * visit.P
-        seen = similarity(spectrum_of_matrix(apart, visit.difference.error))
-        return seen if visit.basis is None else Interval(seen.estimate, seen.low, math.inf)
-
     def _halves(self, w: Vector) -> list[Product]:
         """Return products from two halves of the batches, or the one product without noise."""
         if not self.batches:

@@ -14,8 +14,7 @@ from proxyprox.problems import MixedProxy, Problem, Zero
 from proxyprox.result import Budget, Interval, Ledger
 
 __all__ = [
-    "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Suggestion",
-    "Verdict",
+    "Audit", "Bill", "Interval", "PointAudit", "Prediction", "Rehearsal", "Verdict",
 ]  # fmt: skip
 
 # Name and meaning, in plain words, of each number estimated.
@@ -130,24 +129,6 @@ class PointAudit(NamedTuple):
         return float(self.delta.estimate / max(self.H.estimate, 1e-300))
 
 
-class Suggestion(NamedTuple):
-    """The best scale of the proxy.
-
-    Attributes
-    ----------
-    value : float
-        The factor.
-    delta : Interval
-        δ with it, at the end of the path.
-    helps : bool
-        Whether it is offered: a scale that changes nothing is not.
-    """
-
-    value: float
-    delta: Interval
-    helps: bool
-
-
 @dataclass(frozen=True)
 class Bill:
     """What a run asks of the target.
@@ -197,8 +178,8 @@ class Audit:
         Similarity, smoothness, strong convexity, and noise of a target gradient.
     points : tuple of PointAudit
         The start first, then the points of the path.
-    scale : Suggestion
-        The best scale of the proxy.
+    scale : float
+        The best scale of the proxy; it is offered if ``factor`` is the same.
     prediction : Prediction
         Target gradients that each method needs.
     epsilon : float
@@ -221,7 +202,7 @@ class Audit:
     mu: Interval
     sigma2: Interval
     points: tuple[PointAudit, ...]
-    scale: Suggestion
+    scale: float
     prediction: Prediction
     epsilon: float
     ledger: Ledger

@@ -78,7 +78,7 @@ def audit_values(audit: Any, plan: Any) -> dict[str, Any]:
     told = audit.prediction
     ways = {"sgd": told.sgd, "proxyprox": told.proxyprox, "offered": told.best}
     found["rehearsed"] = {way: plain(each.steps) for way, each in ways.items()}
-    found["scale"] = plain(audit.scale.value)
+    found["scale"] = plain(audit.scale)
     steps = ("method", "steps", "averaging", "stop", "expected", "reaches", "notes")
     planned = {name: plain(getattr(plan, name)) for name in steps}
     planned["bill"] = plain(vars(plan.bill))
