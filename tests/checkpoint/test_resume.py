@@ -126,6 +126,22 @@ def test_classes_of_a_function_are_found_and_others_are_to_be_listed(tmp_path):
     assert resumed.w.tobytes() == whole.w.tobytes()
 
 
+def test_classes_of_batches_are_to_be_listed_before_anything_is_paid(tmp_path):
+    loss, counted = pp.Quadratic(np.eye(2), noise=0.1), []
+
+    def gradient(w, batch):
+        counted.append(batch)
+        return loss.gradient(w, batch.value)
+
+    target = pp.FunctionObjective(gradient, sample=lambda rng: Corner(loss.sample(rng), ("x",)))
+    call = {"w0": np.ones(2), "rng": 0, "checkpoint": tmp_path / "run"}
+    with pytest.raises(TypeError, match=r"Corner.*states"):
+        pp.minimize(pp.Problem(target, loss), **call, steps=2)
+    assert not counted
+    target.states = (Corner,)
+    assert [pp.minimize(pp.Problem(target, loss), **call, steps=k).steps for k in (2, 4)] == [2, 4]
+
+
 def test_what_cannot_be_saved_is_named(tmp_path):
     for item in (object(), {1, 2}, np.array([object()]), np.ma.array([1.0]), lambda: None):
         with pytest.raises(TypeError, match=r"memory\.x.*cannot be saved"):

@@ -181,6 +181,9 @@ class Method:
     backtracks : bool
         Whether it turns back from a trial point where the target is not finite; a run of another
         method ends there, and every run that has no answer but one at w0 that is not finite.
+    states : tuple of types, optional
+        Dataclasses and named tuples that a state holds later and not at the start: a checkpoint has
+        records of no others.
 
     Examples
     --------
