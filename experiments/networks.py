@@ -31,7 +31,7 @@ from typing import Any
 
 from experiments.ways import cases
 from experiments.ways.jobs import SELECT, Job, best, hand, jobs, ways
-from experiments.ways.pool import key, run_all
+from experiments.ways.pool import end_with_parent, key, run_all
 from proxyprox.torch import Way, default_way
 
 RECORD = Path("docs/results/torch/ways_gpu.csv")
@@ -147,6 +147,7 @@ def figure2(folder: Path, until: float, tiny: bool) -> None:
     from experiments.cifar10.config import FIGURE2, TINY_FIGURE2
     from experiments.cifar10.run import run
 
+    end_with_parent()
     run(TINY_FIGURE2 if tiny else FIGURE2, folder, report=False, until=until, progress=print)
 
 

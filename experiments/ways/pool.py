@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import queue
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +44,23 @@ def kind(job: Job) -> str:
     return str(job["case"].partition("-")[0])
 
 
+def end_with_parent() -> None:
+    """End this process by SIGTERM when the one that started it is gone, in whatever way."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def work(jobs: Any, results: Any, device: str, tiny: bool) -> None:
     """Run jobs until there is none."""
     from experiments.ways.recipes import run
 
+    end_with_parent()
     for job in iter(jobs.get, None):
         begun = time.time()
         try:
