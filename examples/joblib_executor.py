@@ -14,7 +14,7 @@ import time
 import numpy as np
 from joblib.externals.loky import ProcessPoolExecutor
 
-from proxyprox import Budget, Problem, Result, minimize
+from proxyprox import Budget, Problem, Result, ValueObjective, minimize
 
 
 def misfit(w: np.ndarray, steps: int) -> float:
@@ -44,7 +44,7 @@ def coarse(w: np.ndarray) -> float:
 def fit(workers: int = 2) -> Result:
     """Fit both constants; every gradient's differences are evaluated side by side."""
     with ProcessPoolExecutor(max_workers=workers) as executor:
-        problem = Problem(fine, coarse, workers=executor)
+        problem = Problem(ValueObjective(fine, workers=executor), coarse)
         return minimize(problem, np.log([1.0, 0.5]), budget=Budget(target_calls=60))
 
 

@@ -163,7 +163,7 @@ def test_what_is_refused():
             Problem(lambda w, a=answer: a).objective.value(W)
     for name, value in (("workers", 0), ("noise", -1.0)):
         with pytest.raises(ValueError, match=name):
-            Problem(f, f, **{name: value})
+            ValueObjective(f, **{name: value})
     five = np.zeros(5)
     for name, values in {
         "scales": [np.ones(3), 0.0],

@@ -77,7 +77,7 @@ INSTEAD = {
     "rng=": "seed random_state",
     "method=ProxyProx(eta=...)": "lr learning_rate step_size stepsize eta",
     "the loss's own, as in logistic_regression(X, y, batch_size=...)": "batch_size",
-    "Outputs(model, loss, workers=...), or Problem(value, proxy, workers=...)": "n_jobs workers",
+    "Outputs(model, loss, workers=...), or ValueObjective(value, workers=...)": "n_jobs workers",
     "Outputs(model, loss, ...), which takes it": "timeout jacobian",
     "method=ProxyBFGS(memory=...)": "maxcor memory",
     "Problem(target, proxy, scales=...)": "scale",

@@ -49,14 +49,6 @@ class DifferenceError(RuntimeError):
     """A function has a value at a point, and none beside it."""
 
 
-def check_numerics(workers: Any, noise: Any) -> None:
-    """Refuse wrong settings of how losses that have no gradient are differentiated."""
-    if not isinstance(workers, Executor):
-        check.whole("workers", workers, remedy="Or pass an executor of concurrent.futures.")
-    if noise is not None:
-        check.fraction("noise", noise)
-
-
 class Derivatives:
     """A user's function of w with its derivatives, every call of it counted.
 
@@ -109,10 +101,11 @@ class Derivatives:
         if not callable(function) or not check.takes(function, 1):
             raise TypeError(message(whose, function, "a function of w alone"))
         self.whose, self.function, self.ndim = whose, function, ndim
-        check_numerics(workers, noise)
+        if not isinstance(workers, Executor):
+            check.whole("workers", workers, remedy="Or pass an executor of concurrent.futures.")
+        self.noise = None if noise is None else check.fraction("noise", noise)
         self.scheme = scheme
         self.calls, self.trouble, self._size, self._eps = 0, "", 0, 0.0
-        self.noise = noise
         self._timeout = None if timeout is None else check.positive("timeout", timeout)
         self._derivative = derivative
         self._workers = workers if isinstance(workers, Executor) else int(workers)

@@ -281,19 +281,13 @@ class Design:
 
     def same_inputs(self, other: Design) -> bool:
         """Tell whether another design holds the same numbers, to the coarser of the two dtypes."""
-        both = self, other
-        shapes = [(d.rows, d.columns, d.intercept) for d in both]
+        shapes = [(d.rows, d.columns, d.intercept) for d in (self, other)]
         if shapes[0] != shapes[1] or (self.X is other.X and self.chosen is other.chosen):
             return shapes[0] == shapes[1]
         # Blocks of rows: inputs that differ are told apart by the first, equal ones in one pass.
-        step = self.rows if self.sparse and other.sparse else max(1, BLOCK // self.width)
-        for cut in self._cuts(0, self.rows, step):
-            one, two = (d.raw(cut) for d in both)
-            if self.sparse != other.sparse:
-                one, two = (x.toarray() if scipy.sparse.issparse(x) else x for x in (one, two))
-            if not _equal(one, two):
-                return False
-        return True
+        sparse = self.sparse and other.sparse
+        cuts = self._cuts(0, self.rows, self.rows if sparse else max(1, BLOCK // self.width))
+        return all(_equal(self.raw(cut), other.raw(cut)) for cut in cuts)
 
     def largest_eigenvalue(self, weights: Any) -> float:
         """Return the largest eigenvalue of ``Xᵀ diag(weights) X``, never less than it is."""
@@ -311,8 +305,10 @@ class Design:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if not scipy.sparse.issparse(one):
-        one, other = to_numpy(one), to_numpy(other)
+    if not (scipy.sparse.issparse(one) and scipy.sparse.issparse(other)):
+        one, other = (
+            x.toarray() if scipy.sparse.issparse(x) else to_numpy(x) for x in (one, other)
+        )
     coarse = min(one.dtype, other.dtype, key=lambda dtype: dtype.itemsize)
     with np.errstate(over="ignore"):
         differ = one.astype(coarse, copy=False) != other.astype(coarse, copy=False)

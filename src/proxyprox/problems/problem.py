@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import numbers
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -28,7 +27,7 @@ from proxyprox._util.validation import (
 )
 from proxyprox._util.validation import vector as check_vector
 from proxyprox.penalties import as_box
-from proxyprox.problems.differences import Differenced, ValueObjective, ValueProxy, check_numerics
+from proxyprox.problems.differences import Differenced, ValueObjective, ValueProxy
 from proxyprox.problems.protocols import Batch, Facts, Penalty, Summable
 from proxyprox.problems.quadratic import Zero
 
@@ -248,9 +247,6 @@ class Problem:
         :class:`~proxyprox.penalties.Box`, which no other may join.
     scales : float or array of shape (d,), optional
         A typical size of each parameter, for methods and gradients that need units.
-    workers, noise
-        How losses that are given by their value alone are differentiated: see
-        :class:`~proxyprox.ValueObjective`.
 
     Examples
     --------
@@ -270,23 +266,11 @@ class Problem:
     penalty: Penalty | None = None
     bounds: Any = field(default=None, kw_only=True, compare=False)
     scales: Any = field(default=None, kw_only=True, compare=False)
-    workers: int | Executor = field(default=1, kw_only=True, compare=False)
-    noise: float | None = field(default=None, kw_only=True, compare=False)
 
     def __post_init__(self) -> None:
         """Wrap callables and check that both parts can do the least that is asked."""
-        numeric = {name: getattr(self, name) for name in ("workers", "noise")}
-        check_numerics(**numeric)
         for role in ("objective", "proxy"):
-            object.__setattr__(self, role, _as_loss(role, getattr(self, role), numeric))
-        if offers(self.objective, "outputs"):
-            # A model of outputs has settings of its own: those here would do nothing.
-            for name, value in numeric.items():
-                if value != getattr(type(self), name):
-                    remedy = f"Write it there: Outputs(model, loss, {name}=...)."
-                    raise TypeError(
-                        message(name, value, "left out beside a model of outputs", remedy)
-                    )
+            object.__setattr__(self, role, _as_loss(role, getattr(self, role)))
         if not (self.penalty is None or offers(self.penalty, "value", "prox", "distance")):
             allowed = "a penalty with value, prox and distance, such as L1(0.1)"
             raise TypeError(message("penalty", self.penalty, allowed))
@@ -369,10 +353,10 @@ class Problem:
 Problem.__init__ = explain_names(Problem.__init__)  # type: ignore[method-assign]
 
 
-def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
+def _as_loss(role: str, given: Any) -> Any:
     target = role == "objective"
     if isinstance(given, (list, dict)) and not target:
-        return _as_several(given, numeric)
+        return _as_several(given)
     if isinstance(given, Problem) and not target:
         from proxyprox.problems.several import Ladder
 
@@ -382,7 +366,7 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     if offers(given, "sample" if target else "value", "gradient"):
         return given
     if callable(given) and not isinstance(given, type):
-        return (ValueObjective if target else ValueProxy)(given, **numeric)
+        return (ValueObjective if target else ValueProxy)(given)
     methods = "sample and gradient" if target else "value and gradient"
     allowed = f"an object with {methods}, a function of w that returns a number, or a pair of "
     several = isinstance(given, tuple) and not target
@@ -390,7 +374,7 @@ def _as_loss(role: str, given: Any, numeric: dict[str, Any]) -> Any:
     raise TypeError(message(role, given, f"{allowed}callables (value, gradient)", remedy))
 
 
-def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> Any:
+def _as_several(given: list[Any] | dict[str, Any]) -> Any:
     """Return several proxies as one; a list of one is that proxy."""
     # Here, because combinations are made of what this module knows.
     from proxyprox.problems.several import Several
@@ -398,7 +382,7 @@ def _as_several(given: list[Any] | dict[str, Any], numeric: dict[str, Any]) -> A
     named = given if isinstance(given, dict) else {str(i): x for i, x in enumerate(given, 1)}
     if not named:
         raise ValueError(message("proxy", given, "at least one proxy", "Leave it out for none."))
-    losses = {name: _as_loss("proxy", each, numeric) for name, each in named.items()}
+    losses = {name: _as_loss("proxy", each) for name, each in named.items()}
     return Several(losses) if len(losses) > 1 else next(iter(losses.values()))
 
 
