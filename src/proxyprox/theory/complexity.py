@@ -13,7 +13,7 @@ from proxyprox._util.validation import message, nonnegative, positive
 
 def constants(**given: float) -> list[float]:
     """Return constants of the theory: finite, and above zero or zero or more as their name says."""
-    above_zero = ("epsilon", "eta", "B", "H", "c", "c_prime")
+    above_zero = ("epsilon", "eta", "B", "H")
     return [
         (positive if name in above_zero else nonnegative)(name, value)
         for name, value in given.items()
@@ -71,18 +71,17 @@ def exact_rounds(*, epsilon: float, H: float, B: float, delta: float, mu: float 
     counts = [math.sqrt(1 + 2 * delta * B * (B / epsilon)) * (log + math.log(2))]
     if mu > 0:
         counts.append(math.sqrt(1 + 2 * delta / mu) * log)
-    return max(1, _ceil(min(counts) / 4))
+    if not math.isfinite(min(counts)):
+        allowed = "such that the number of rounds is finite"
+        raise ValueError(message("H, B, delta and epsilon", min(counts), allowed, "Rescale L."))
+    return max(1, math.ceil(min(counts) / 4))
 
 
 def _smoothness(H: float, mu: float) -> float:
     H, mu = constants(H=H, mu=mu)
-    _at_least("H", H, mu, "a loss's smoothness H is never below its strong convexity mu")
+    if mu > H:
+        raise ValueError(message("H", H, f"at least mu, {mu!r}", "No loss curves less than mu."))
     return H
-
-
-def _at_least(name: str, value: float, least: float, why: str) -> None:
-    if value < least:
-        raise ValueError(f"{name} must be at least {least!r}, got {value!r}: {why}; raise {name}.")
 
 
 def similarity_threshold(
@@ -162,10 +161,3 @@ def similarity_threshold(
     if epsilon is None or B is None or mu > 0:
         return root * math.sqrt(mu)
     return root * math.sqrt(epsilon) / B
-
-
-def _ceil(steps: float) -> int:
-    if not math.isfinite(steps):
-        allowed = "constants for which the number of steps is finite"
-        raise ValueError(message("H, rho, c and c_prime", steps, allowed, "Rescale the loss."))
-    return max(1, math.ceil(steps))
