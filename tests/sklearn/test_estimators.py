@@ -35,7 +35,7 @@ from proxyprox.sklearn.fitting import best_strength
 
 QUICK = {"cv": 2}
 EVERY = [ProxyLogisticRegression, ProxyRidge, ProxyPoissonRegressor, ProxyGammaRegressor]
-CLASH = "with -1 as the mark of unlabelled rows, classes {-1, 1} are refused by design"
+CLASH = "classes {-1, 1} are refused by design: -1 may mark unlabelled rows"
 
 
 def clashes(estimator):

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
-import psutil
 import scipy.sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
@@ -247,13 +246,7 @@ class PartitionedDesign:
 
     def sample(self, n: int, seed: int) -> Sample:
         """Return n rows, drawn uniformly without replacement in one pass."""
-        table, seen = self.table, self.seen
-        columns = len(table.columns) if seen is None else seen.columns
-        room, need = psutil.virtual_memory().available, 16.0 * n * columns
-        if need > room:
-            got = Words(f"{n:,}, {need / 2**20:,.0f} MiB, while {room / 2**20:,.0f} are free")
-            raise ValueError(message("n", got, f"at most {int(n * room / need):,} rows"))
-        rows = table.rows if seen is None else self.rows
+        rows = self.table.rows if self.seen is None else self.rows
         # Of known rows ten standard deviations more than needed have keys below a limit.
         limit = (n + 10 * math.sqrt(n) + 100) / rows if rows else math.inf
         samples = self.look(Draw(n, seed, limit)).samples

@@ -384,10 +384,5 @@ class Engine:
             return future.result()
         except distributed.CancelledError as error:
             raise RuntimeError(closed) from error
-        except distributed.scheduler.KilledWorker as error:
-            raise MemoryError(
-                "Workers died again and again while they read a partition: write smaller row "
-                f"groups or partitions, or give the workers more memory. Dask says: {error}"
-            ) from error
         finally:
             future.release()

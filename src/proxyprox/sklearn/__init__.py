@@ -12,7 +12,7 @@ from proxyprox.sklearn.estimators import (
     ProxyPoissonRegressor,
     ProxyRidge,
 )
-from proxyprox.sklearn.inputs import ProxyWarning, labelled_only
+from proxyprox.sklearn.inputs import labelled_only
 from proxyprox.sklearn.labelling import JournalError, LabelBudget
 
 __all__ = [
@@ -24,6 +24,5 @@ __all__ = [
     "ProxyLogisticRegression",
     "ProxyPoissonRegressor",
     "ProxyRidge",
-    "ProxyWarning",
     "labelled_only",
 ]

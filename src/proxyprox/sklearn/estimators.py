@@ -38,14 +38,14 @@ class ProxyGLM(LinearModel, ABC):
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, X_proxy: Any = None, y_proxy: Any = None
     ) -> Self:
-        """Fit the labelled rows with the help of all inputs.
+        """Fit the labelled rows, with the help of a teacher or other data if there are any.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n, p)
             Inputs.
         y : array of shape (n,)
-            Labels; NaN marks a row without one, for classifiers ``unlabelled`` (−1) does.
+            Labels; NaN marks a row without one, for classifiers ``unlabelled`` does.
         sample_weight : array of shape (n,), optional
             Weights of the labelled rows.
         X_proxy : array or sparse matrix of shape (N, p), or list of such, optional
@@ -68,9 +68,6 @@ class ProxyGLM(LinearModel, ABC):
         self._set_classes(y, labelled)
         settings, family = inputs.settings_of(self), self.family
         X_proxy, y_proxy, sizes = inputs.join_tables(self, X_proxy, y_proxy)
-        if X_proxy is not None:
-            for part in np.split(np.arange(X_proxy.shape[0]), np.cumsum(sizes)[:-1].astype(int)):
-                inputs.warn_if_suspicious(X, X_proxy[part] if sizes else X_proxy)
         plain = inputs.labelled_rows(X, y, sample_weight, labelled)
         rows = plain.weigh_classes(getattr(self, "class_weight", None), family)
         teacher, worth, made = None, None, list[str]()
@@ -201,11 +198,8 @@ class ProxyGLM(LinearModel, ABC):
         """
         check_is_fitted(self)
         reach = inference.quantile(level, self.n_labels_) * self.coef_std_
-        if self.inference_note_:
-            finite = np.isfinite(reach)
-            which = "Some" if finite.any() else "The"
-            infinite = "" if finite.all() else f"{which} intervals are infinite. "
-            warnings.warn(f"{infinite}{self.inference_note_}", stacklevel=2)
+        if note := self.inference_note_:
+            warnings.warn(f"Intervals are infinite. {note}", stacklevel=2)
         centre = np.where(np.isfinite(reach), self.coef_debiased_, self.coef_)
         return Interval(centre, centre - reach, centre + reach)
 
@@ -213,9 +207,9 @@ class ProxyGLM(LinearModel, ABC):
         """Return the mean label over a population, with its interval.
 
         The mean prediction is rectified by the residuals of the labelled rows under fits that
-        did not see them, so that it is right even where the model is not. A classifier's interval
-        is never narrower than two wrong answers among the labelled rows would make it: labels
-        that are all predicted right do not show how often others are not.
+        did not see them, so that it is right even where the model is not. The interval of a share
+        or a mean count is never narrower than two wrong answers, or events, among the labelled rows
+        would make it: labels that are all predicted right do not show how often others are not.
 
         Parameters
         ----------
@@ -277,10 +271,9 @@ class ProxyLogisticRegression(ProxyGLM, LinearClassifier):
     random_state : int, RandomState or None
         Randomness of the default split.
     unlabelled : int, str, None or "auto"
-        The value of y that marks a row without a label, a string for text labels; None and NaN
-        in an array of objects mark one, too. None: every value is a class. "auto" is −1 unless it
-        looks like a class: then it is an error, or where most rows are −1 a warning, to leave
-        this open.
+        The value of y that marks a row without a label, such as −1, or a string for text labels;
+        None and NaN in an array of objects mark one, too. None: every value is a class. "auto": so
+        it is, but −1 and the empty string, which may be meant as marks, are refused.
     class_weight : dict, "balanced" or None
         Weights of the classes, by which those of the rows are multiplied; "balanced" makes all
         classes count the same. :meth:`mean_prediction` still estimates the population's mean.
@@ -332,26 +325,15 @@ class ProxyLogisticRegression(ProxyGLM, LinearClassifier):
     def _set_classes(self, y: Array, labelled: Array) -> None:
         check_classification_targets(y)
         classes = np.unique(y[labelled])
-        empty = int((y[labelled] == "").sum()) if "" in classes.tolist() else 0
-        if empty and self.unlabelled is not None:
-            text = (
-                f"y is '' in {empty} rows, which is taken for a class: set unlabelled='' or None."
-            )
-            warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
-        numeric = len(classes) > 1 and classes.dtype.kind in "biuf" and -1 in y[~labelled]
-        marked, negative = int((~labelled).sum()), numeric and classes[0] < 0
-        few, coded = 2 * marked <= len(y), classes.tolist() == [0, 1]
-        if self.unlabelled in inputs.ASSUMED and numeric and (few or negative or coded):
-            which = "Set unlabelled=-1 if they have no label, unlabelled=None if -1 is a class."
-            seen = f"y is -1 in {marked} of {len(y)} rows, one of {classes.tolist()} in the others"
-            if few or negative:
-                allowed = f"-1 or None if {seen}"
-                raise ValueError(message("unlabelled", self.unlabelled, allowed, which))
-            text = f"{seen}. These rows are taken as unlabelled. {which}"
-            warnings.warn(text, inputs.ProxyWarning, stacklevel=3)
+        for mark in (-1, ""):
+            if self.unlabelled == "auto" and mark in classes.tolist():
+                rows = f"{int((y == mark).sum())} of {len(y)} rows"
+                remedy = f"Set unlabelled={mark!r} if they have no label, None if it is a class."
+                allowed = f"{mark!r} or None if y is {mark!r} in {rows}"
+                raise ValueError(message("unlabelled", "auto", allowed, remedy))
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
-            remedy = "Label rows of another class. If -1 could be a class, set unlabelled=None."
+            remedy = "Label rows of another class."
             raise ValueError(f"y must hold labels of two classes at least, got {got}. {remedy}")
         self.classes_ = classes
 
@@ -376,35 +358,6 @@ class ProxyPoissonRegressor(ProxyRegressor):
     """
 
     family = Poisson()
-
-    def mean_prediction(self, X: Any, level: float = 0.95) -> Interval:
-        """Return the mean count over a population, with its interval.
-
-        As for the other estimators. Labels without any event have no spread to draw an interval
-        from: its upper end is then that of zero events among n rows, ``−log(1 − level) / n``, the
-        rule of three, and a warning says so.
-
-        Parameters
-        ----------
-        X : array or sparse matrix
-            A sample of the population, usually the unlabelled rows.
-        level : float
-            Coverage, in (0, 1).
-
-        Returns
-        -------
-        Interval
-            Of the mean count.
-        """
-        found = super().mean_prediction(X, level)
-        _, y, weights = self._rows
-        if y.any():
-            return found
-        # Unequal weights: as many equal ones as would give a mean of the same variance.
-        n = weights.sum() ** 2 / (weights**2).sum()
-        high = float(np.fmax(found.high, -np.log1p(-level) / n))
-        warnings.warn(f"All {len(y)} labelled counts are zero: rule of three.", stacklevel=2)
-        return Interval(found.estimate, 0.0, high)
 
 
 class ProxyGammaRegressor(ProxyRegressor):

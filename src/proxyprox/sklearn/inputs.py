@@ -24,15 +24,10 @@ from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import AS_NUMBERS, Words, message
 from proxyprox.problems.families import Family, label_array
 from proxyprox.problems.glm import require_squares
-from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 
 FLOATS = [np.float64, np.float32]
-
-
-class ProxyWarning(UserWarning):
-    """The labels or the proxy's rows do not look as if they were meant that way."""
 
 
 # -- settings -----------------------------------------------------------------------------------
@@ -57,15 +52,12 @@ def settings_of(estimator: Any) -> SimpleNamespace:
 
 # -- labels, and rows without one ---------------------------------------------------------------
 
-# The mark of a row without a label that a setting stands for, unless it looks like a class.
-ASSUMED = {"auto": -1}
-
 
 def mark_of(unlabelled: Any) -> Any:
-    """Return the mark that an estimator's setting stands for."""
+    """Return the mark that an estimator's setting stands for; None if every value is a class."""
     if not (np.isscalar(unlabelled) or is_missing(unlabelled)):
         raise ValueError(message("unlabelled", unlabelled, 'a number, a text, None or "auto"'))
-    return ASSUMED.get(unlabelled, unlabelled)
+    return None if isinstance(unlabelled, str) and unlabelled == "auto" else unlabelled
 
 
 def is_missing(value: Any) -> bool:
@@ -115,9 +107,8 @@ def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:
             "set unlabelled=np.nan; unlabelled=None takes every value for a class."
         )
     if kind in "biuf":
-        # One value stands for all that are equal to it: a mark that is no number marks none.
-        marked = values == mark if is_mark(mark, mark) and not isinstance(mark, str) else missing
-        marked = missing if is_missing(mark) else np.broadcast_to(marked, values.shape)
+        # A text marks no number.
+        marked = missing if is_missing(mark) or isinstance(mark, str) else values == mark
     else:
         marked = np.array([is_mark(value, mark) for value in values.tolist()], dtype=bool)
     labelled = ~(missing | marked)
@@ -143,27 +134,17 @@ def labelled_part(X: Any, y: Any, sample_weight: Any, mark: Any) -> tuple[Any, A
     return _safe_indexing(X, rows), np.asarray(labels).ravel()[rows], weights
 
 
-# The scored estimator's own mark.
-FROM_ESTIMATOR = "the estimator's"
-
-
 def _score_labelled(
     estimator: Any, X: Any, y: Any, sample_weight: Any = None, *, scorer: Any, unlabelled: Any
 ) -> float:
-    model = estimator
-    if isinstance(unlabelled, str) and unlabelled == FROM_ESTIMATOR:
-        # The model inside Pipelines and searches knows it; others mark by -1, regressors by NaN.
-        while model is not None and not hasattr(model, "unlabelled"):
-            steps = getattr(model, "steps", None)
-            model = steps[-1][1] if steps else getattr(model, "estimator", None)
-        none = np.nan if is_regressor(estimator) else -1
-        unlabelled = none if model is None else mark_of(model.unlabelled)
+    if unlabelled is None:
+        unlabelled = np.nan if is_regressor(estimator) else -1
     X, y, weights = labelled_part(X, y, sample_weight, unlabelled)
     extra = {} if weights is None else {"sample_weight": weights}
     return float(scorer(estimator, X, y, **extra))
 
 
-def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..., float]:
+def labelled_only(scoring: Any, unlabelled: Any = None) -> Callable[..., float]:
     """Return a scorer for data in which some rows have no label.
 
     Parameters
@@ -171,8 +152,7 @@ def labelled_only(scoring: Any, unlabelled: Any = FROM_ESTIMATOR) -> Callable[..
     scoring : str or callable
         A scorer or the name of one, as scikit-learn's searches take them.
     unlabelled : scalar
-        The value of y that marks a row without a label; by default the scored estimator's own
-        ``unlabelled``; for one that has none NaN if it is a regressor, else −1.
+        The value of y that marks a row without a label; by default −1, for regressors NaN.
 
     Returns
     -------
@@ -291,7 +271,8 @@ def proxy_rows(estimator: Any, X_proxy: Any) -> Any:
         try:
             return validate(estimator, X_proxy, name="X_proxy")
         except ValueError as error:
-            text, hint = " ".join(str(error).split()), TRANSFORM_BOTH * ("feature" in str(error))
+            text = " ".join(str(error).split())
+            hint = "A Pipeline transforms both if transform_input=['X_proxy'] says so."
             raise ValueError(f"X_proxy must be rows like those of X: {text} {hint}") from error
 
 
@@ -349,46 +330,3 @@ def check_weights(sample_weight: Any, X: Any) -> Array:
     weights = weights.astype(np.float64, copy=False)
     largest = weights.max()
     return weights if largest < 1e150 else weights / largest
-
-
-TRANSFORM_BOTH = (
-    "A Pipeline transforms X only; for both, set transform_input=['X_proxy'], "
-    "set_fit_request(X_proxy=True) and sklearn.set_config(enable_metadata_routing=True)."
-)
-
-
-# -- does the proxy look like X? ----------------------------------------------------------------
-
-
-def warn_if_suspicious(X: Any, X_proxy: Any) -> None:
-    """Warn of the two ways in which scikit-learn's tools handle ``X_proxy`` unlike ``X``."""
-    n, N = X.shape[0], X_proxy.shape[0]
-    if n == N:
-        text = f"X_proxy has as many rows as X ({n}): scikit-learn's cross-validation splits both."
-        warnings.warn(f"{text} Pass another number of rows.", ProxyWarning, stacklevel=4)
-    if min(n, N) < 10:
-        return
-    (centre, spread), (other_centre, other_spread) = map(_centre_and_spread, (X, X_proxy))
-    ratio = _median(other_spread / spread, 1.0)
-    shift = _median(np.abs(other_centre - centre) / np.fmin(spread, other_spread), 0.0)
-    # Ten rows of one column may differ by more though they are alike.
-    slack = FITTING.apart ** (1 + 1.5 / np.sqrt(min(n, N) * min(X.shape[1], 5)))
-    if shift > FITTING.apart or not 1 / slack <= ratio <= slack:
-        text = f"X_proxy does not look like X: the median column's spread is {ratio:.2g} times X's,"
-        text += f" and it lies {shift:.2g} times its spread away. {TRANSFORM_BOTH}"
-        warnings.warn(text, ProxyWarning, stacklevel=4)
-
-
-def _centre_and_spread(X: Any) -> tuple[Array, Array]:
-    """Return each column's median (zero if sparse), and the mean distance of what differs."""
-    X = X[:: -(-X.shape[0] // FITTING.exact_size)]
-    sparse = scipy.sparse.issparse(X)
-    centre = np.zeros(X.shape[1]) if sparse else np.median(X, axis=0)
-    away = abs(X if sparse else X - centre)
-    total, count = np.ravel(away.sum(axis=0)), np.ravel((away != 0).sum(axis=0))
-    return centre, np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-
-
-def _median(values: Array, default: float) -> float:
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else default

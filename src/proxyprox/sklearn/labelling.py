@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import math
 import os
-import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from proxyprox._util.files import LockedError, locked
 from proxyprox._util.text import printable
 from proxyprox._util.validation import message
 from proxyprox.sklearn.estimators import ProxyGLM
-from proxyprox.sklearn.inputs import FLOATS, ProxyWarning, is_missing
+from proxyprox.sklearn.inputs import FLOATS, is_missing
 
 Array = Any
 Entry = dict[str, Any]
@@ -55,25 +54,20 @@ def pool_of(X: Any, estimator: Any) -> Any:
 def fit_to_labels(
     estimator: Any, X: Any, bought: Array, y: Array, weights: Array | None, teacher: Array | None
 ) -> Any:
-    """Return a clone fitted to the bought rows, with the rest of the pool as proxy."""
+    """Return a clone fitted to the bought rows, with a teacher's answers on the others."""
     model = clone(estimator)
     if hasattr(model, "unlabelled"):
         model.set_params(unlabelled=None)
-    rest, answers = np.setdiff1d(np.arange(X.shape[0]), bought), None
-    if teacher is not None:
-        # Answers that no label can confirm yet, and rows without one, are left out.
-        known = np.isin(teacher, np.unique(y))
-        if known[rest].any():
-            rest = rest[known[rest]]
-            paired = np.concatenate([bought, rest]) if known[bought].all() else rest
-            answers = teacher[paired].astype(y.dtype)
-    proxy = X
-    if answers is not None or (len(rest) and len(rest) != len(bought)):
-        proxy = _safe_indexing(X, rest)
-    with warnings.catch_warnings():
-        # The pool is its own proxy, however the bought rows were chosen.
-        warnings.simplefilter("ignore", ProxyWarning)
-        return model.fit(_safe_indexing(X, bought), y, weights, proxy, answers)
+    own, rest = _safe_indexing(X, bought), np.setdiff1d(np.arange(X.shape[0]), bought)
+    if teacher is None:
+        return model.fit(own, y, weights)
+    # Answers that no label can confirm yet, and rows without one, are left out.
+    known = np.isin(teacher, np.unique(y))
+    rest = rest[known[rest]]
+    if not len(rest):
+        return model.fit(own, y, weights)
+    paired = np.concatenate([bought, rest]) if known[bought].all() else rest
+    return model.fit(own, y, weights, _safe_indexing(X, rest), teacher[paired].astype(y.dtype))
 
 
 # -- the journal --------------------------------------------------------------------------------
@@ -86,10 +80,6 @@ class JournalError(ValueError):
     same with "given" for a label that was not asked for, {"undo": row} or {"comment": text, "of":
     row}. What was added is on disk when the call returns, and a kill loses none of it.
     """
-
-
-# The budgets that hold a file in this process: a forked one holds none.
-_OPEN: dict[tuple[int, Path], LabelBudget] = {}
 
 
 # -- answers ------------------------------------------------------------------------------------
@@ -133,7 +123,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     estimator : estimator
         One of this package's; it is cloned. Transform the pool first: it is there as a whole.
     X : array, DataFrame or sparse matrix of shape (N, p)
-        The pool, all of it serving as proxy.
+        The pool.
     budget : int
         Labels that may be bought; more than N buy all N rows.
     batch_size : int
@@ -146,9 +136,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         Stop when a hundred more labels are expected to lower the loss by less than this.
     path : path-like, optional
         File of all draws and answers, an SQLite database; every answer is on disk before it
-        counts, and an existing file is resumed. One process has it at a time, until `close`, the
-        end of a ``with`` block or of the process; another one is refused. In one process a newer
-        budget with the same path takes over.
+        counts, and an existing file is resumed. One budget has it at a time, until `close`, the
+        end of a ``with`` block or of the process; another one is refused.
     rng : int
         Seed of the draws.
     about : mapping, optional
@@ -219,11 +208,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.teacher = teacher
         if self.teacher is not None and self.teacher.shape != (self.rows,):
             raise ValueError(message("teacher", self.teacher.shape, f"{self.rows} answers"))
-        self.labels: dict[int, Any] = {}
-        self.declined: set[int] = set()
         self.comments: dict[int, str] = {}
-        self._given: set[int] = set()
-        self._answered: dict[int, None] = {}
+        # Of each row the last answer, and whether it was there without being asked for.
+        self._answers: dict[int, tuple[Any, bool]] = {}
         self.weights = np.zeros(self.rows)
         self._draws = 0
         self._open: list[int] = []
@@ -231,18 +218,26 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._seed = check.whole("rng", rng, 0)
         self._classes = about.get("classes")
         self.path = None if path is None else check.file_path("path", path)
+        settings = {"rows": self.rows, "criterion": criterion, "seed": self._seed,
+                    "floor": self.floor, **about}  # fmt: skip
         if self.path is not None:
-            settings = {"rows": self.rows, "criterion": criterion, "seed": self._seed,
-                        "floor": self.floor, **about}  # fmt: skip
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
-            self._open_file(self.path, json.loads(json.dumps(settings)))
+            self._lock(self.path)
+        self._settings = json.loads(json.dumps(settings))
+        first = [durable.Event("settings", content=self._settings)]
+        try:
+            self._log = durable.Journal(
+                self.path, "journal of labels", JournalError, self._replay, first=first
+            )
+        except JournalError:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Let another process have the file of answers; this object buys no more of them."""
-        if self.path is not None and _OPEN.get(self._place()) is self:
-            del _OPEN[self._place()]
-            self._held.close()
+        """Let another budget have the file of answers; this one buys no more of them."""
+        if self.path is not None:
+            self._unlock()
 
     def __exit__(self, *error: object) -> None:
         """Close the file of answers."""
@@ -251,9 +246,19 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     # -- ask and tell -----------------------------------------------------------------------
 
     @property
+    def labels(self) -> dict[int, Any]:
+        """The labels by row number."""
+        return {row: label for row, (label, _) in self._answers.items() if label is not None}
+
+    @property
+    def declined(self) -> set[int]:
+        """The rows that were answered by no label."""
+        return {row for row, (label, _) in self._answers.items() if label is None}
+
+    @property
     def spent(self) -> int:
         """Labels bought so far; those of `add` were not."""
-        return len(self.labels) - len(self._given)
+        return sum(label is not None and not given for label, given in self._answers.values())
 
     def ask(self) -> Array:
         """Return the rows whose labels are wanted; asking again does not change them."""
@@ -276,7 +281,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         labels : label or sequence of labels
             One for each, or None if there is no answer.
         """
-        known = self.labels.keys() | self.declined | set(self._open)
+        known = self._answers.keys() | set(self._open)
         pairs = self._pairs(rows, labels, known, f"rows asked for, {self._open[:8]}")
         self._record([{"row": row, "label": label} for row, label in pairs])
 
@@ -323,12 +328,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     @property
     def last(self) -> int | None:
         """The row that `undo` would take back."""
-        return next(reversed(self._answered), None)
+        told = (row for row, (_, given) in reversed(self._answers.items()) if not given)
+        return next(told, None)
 
     @property
     def unbiased(self) -> bool:
         """Whether the labelled rows, with their weights, stand for the pool."""
-        return self.criterion != "margin" and not self._given
+        return self.criterion != "margin" and self.spent == len(self.labels)
 
     @property
     def finished(self) -> str | None:
@@ -337,7 +343,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             return f"The budget of {self.budget} labels is spent."
         if self._open:
             return None
-        if len(self.labels) + len(self.declined) >= self.rows:
+        if len(self._answers) >= self.rows:
             return f"All {self.rows} rows have been asked for (the budget was {self._wanted})."
         if self.least_gain is None or not self.labels or self.expected_gain() >= self.least_gain:
             return None
@@ -363,7 +369,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     # -- what the labels say ------------------------------------------------------------------
 
     def fit(self) -> Any:
-        """Return the estimator fitted to all labels so far, the rest of the pool as proxy."""
+        """Return the estimator fitted to all labels so far."""
         if self._fitted is None:
             bought = np.array(sorted(self.labels), dtype=int)
             if not len(bought):
@@ -395,54 +401,30 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     # -- the file -----------------------------------------------------------------------------
 
-    def _place(self) -> tuple[int, Path]:
-        return os.getpid(), Path(os.path.realpath(str(self.path)))
-
-    def _open_file(self, path: Path, settings: Entry) -> None:
-        """Take the file, from an older budget of this process too, and count its entries."""
-        there, entries = dict[str, Any](), list[Entry]()
-
-        def replay(event: durable.Event) -> None:
-            if event.kind == "settings":
-                there.clear()
-                there.update(event.content)
-                entries.clear()
-            elif not ready:
-                entries.append(event.content)
-
+    def _lock(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if self._place() in _OPEN:
-            _OPEN[self._place()].close()
-        ready = False
-        with ExitStack() as opened:
-            try:
-                opened.enter_context(locked(path))
-            except LockedError as error:
-                raise JournalError(f"The journal of labels {error}") from error
-            self._log = durable.Journal(path, "journal of labels", JournalError, replay)
-            differences = [
-                f"{name}: there {there.get(name)!r:.60}, now {settings.get(name)!r:.60}"
-                for name in there | settings
-                if there.get(name) != settings.get(name)
-            ]
-            # Without answers the settings may change.
-            if differences and not all(isinstance(e, dict) and "draw" in e for e in entries):
-                text = f"{path} holds labels for something else ({'; '.join(differences)})"
-                raise JournalError(f"{text}: choose another file, or repeat its settings.")
-            if differences:
-                with self._log.transaction() as append:
-                    append("settings", content=settings)
-            ready = True
-            for entry in entries:
-                try:
-                    self._count(entry)
-                except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-                    text = f"{path} holds an entry that cannot be used, {json.dumps(entry)[:80]}"
-                    text = f"{text}: restore a copy, or choose another file."
-                    raise JournalError(text) from error
-            self._held = opened.pop_all()
-        _OPEN[self._place()] = self
-        atexit.register(self.close)
+        lock = locked(path)
+        try:
+            lock.__enter__()
+        except LockedError as error:
+            text = f"The journal of labels {error}: close the budget that has it."
+            raise JournalError(text) from error
+        self._unlock = weakref.finalize(self, lock.__exit__)
+
+    def _replay(self, event: durable.Event) -> None:
+        """Count what the journal holds, and refuse one of another pool or of other settings."""
+        if event.kind != "settings":
+            self._count(event.content)
+            return
+        there, now = event.content, self._settings
+        differences = [
+            f"{name}: there {there.get(name)!r:.60}, now {now.get(name)!r:.60}"
+            for name in there | now
+            if there.get(name) != now.get(name)
+        ]
+        if differences:
+            text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
+            raise JournalError(f"{text}: choose another file, or repeat its settings.")
 
     # -- internals --------------------------------------------------------------------------
 
@@ -462,7 +444,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         wanted = min(self.batch_size, self.budget - self.spent)
         scores = self._scores()
         if self.criterion != "uncertainty":
-            left, best = np.setdiff1d(np.arange(self.rows), [*self.labels, *self.declined]), []
+            left, best = np.setdiff1d(np.arange(self.rows), [*self._answers]), []
             if scores is not None:
                 order = left[np.argsort(-scores[left], kind="stable")]
                 best = order[: wanted - int(self.floor * wanted)].tolist()
@@ -494,16 +476,12 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         return scores if scores.any() else None
 
     def _record(self, entries: Sequence[Entry]) -> None:
-        """Put entries on disk, then count them."""
-        if self.path is not None:
-            if _OPEN.get(self._place()) is not self:
-                text = f"{self.path} is closed, or a newer LabelBudget has it: use that."
-                raise JournalError(text)
-            with self._log.transaction() as append:
-                for entry in entries:
-                    append("entry", content=entry)
-        for entry in entries:
-            self._count(entry)
+        """Put entries into the journal, which counts them once they are on disk."""
+        if self.path is not None and not self._unlock.alive:
+            raise JournalError(f"{self.path} is closed: open it by a new LabelBudget.")
+        with self._log.transaction() as append:
+            for entry in entries:
+                append("entry", content=entry)
 
     def _count(self, entry: Entry) -> None:
         if "comment" in entry:
@@ -514,28 +492,21 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         if "draw" in entry:
             self._draws += 1
             np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
-            known = self.labels.keys() | self.declined
-            self._open = list(dict.fromkeys(row for row in entry["draw"] if row not in known))
+            new = (row for row in entry["draw"] if row not in self._answers)
+            self._open = list(dict.fromkeys(new))
             return
         row = entry["undo"] if "undo" in entry else entry["row"]
         self._fitted = None
         self._open = [other for other in self._open if other != row]
-        for answers in (self._answered, self.labels):
-            answers.pop(row, None)
-        for rows in (self.declined, self._given):
-            rows.discard(row)
+        # The last answer comes last.
+        self._answers.pop(row, None)
         if "undo" in entry:
             self._open = [row, *self._open]
             return
-        if "given" not in entry:
-            self._answered[row] = None
-        elif entry["label"] is not None:
-            self._given.add(row)
+        given = "given" in entry
+        self._answers[row] = entry["label"], given
+        if given and entry["label"] is not None:
             self.weights[row] = self.weights[row] or 1.0
-        if entry["label"] is None:
-            self.declined.add(row)
-        else:
-            self.labels[row] = entry["label"]
 
 
 def data_digest(X: Any) -> str:
