@@ -87,17 +87,15 @@ class Found(NamedTuple):
 
 def learn(settings: Any, family: Family, rows: Labelled, teacher: Any) -> Found:
     """Fit labelled rows, perhaps with the help of a teacher."""
-    (n, p), C = rows.X.shape, family.outputs
-    # With more columns than labels each of them tells less.
-    square = inference.mean_square(rows.X, rows.weights) * max(p / n, 1.0) ** 0.5
+    C, unit = family.outputs, inference.strength_unit(rows.X, rows.weights)
     student = None if teacher is None else teacher.student.reshape(-1, C)
     space = None if settings.alpha == (0.0,) else _subspace(rows.X, student)
     if space is None:
-        return Fit(settings, family, rows, square, teacher).learn()
+        return Fit(settings, family, rows, unit, teacher).learn()
     if teacher is not None:
         teacher = replace(teacher, student=space.reduce(student).ravel())
     small = replace(rows, X=space.reduce(rows.X.T).T)
-    found = Fit(settings, family, small, square, teacher).learn()
+    found = Fit(settings, family, small, unit, teacher).learn()
     # Standard errors belong to the original columns, of which there are too many for any.
     return found._replace(w=space.expand(found.w.reshape(-1, C)).ravel(), estimate=None)
 
@@ -133,7 +131,9 @@ def _subspace(X: Any, student: Array | None) -> Subspace | None:
     """
     p = X.shape[1]
     rows = X if student is None else stack_rows(X, student[:p].T)
-    if 2 * rows.shape[0] > p or rows.shape[0] > FITTING.exact_size:
+    # A mixture with the teacher does not.
+    mixed = student is not None and len(student) <= FITTING.few
+    if mixed or 2 * rows.shape[0] > p or rows.shape[0] > FITTING.exact_size:
         return None
     lengths = np.sqrt(inference.row_squares(rows))
     rows = scipy.sparse.diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ rows
@@ -145,10 +145,10 @@ def _subspace(X: Any, student: Array | None) -> Subspace | None:
 
 
 class Fit:
-    """A fit of labelled rows, given the mean square of their inputs and perhaps a teacher."""
+    """A fit of labelled rows, given the unit of strengths and perhaps a teacher."""
 
     def __init__(
-        self, settings: Any, family: Family, rows: Labelled, square: float, teacher: Any
+        self, settings: Any, family: Family, rows: Labelled, unit: float, teacher: Any
     ) -> None:
         self.settings, self.rows, self.teacher = settings, rows, teacher
         self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
@@ -158,25 +158,35 @@ class Fit:
         # Whether a product with the labelled rows is small, and whether labels are few.
         self.light = self.design.rows * self.plain.dim <= BLOCK
         self.few = self.design.rows <= FITTING.few
-        # Of columns of mean square one, scikit-learn's 1/C.
-        unit = max(square, 1e-300) / rows.weights.sum()
         self.strengths = np.array(FITTING.strengths) * unit
         given = settings.alpha
         self.alphas = self.strengths if given is None else np.sort(given)[::-1]
 
     @cached_property
-    def imitation(self) -> Quadratic:
-        """The teacher's loss to second order at the student: all rows at each step take long."""
-        teacher, student = self.teacher, self.teacher.student
-        hessian = np.asarray(teacher.loss.hessian(student)) + teacher.ridge * np.eye(len(student))
-        return Quadratic(hessian, -hessian @ student)
+    def imitations(self) -> list[Quadratic]:
+        """The teacher's loss to second order near each mixture: all its rows take long.
+
+        From the student on, each is made where the one before leads to.
+        """
+        held, w, found = self.teacher.held, self.teacher.student, list[Quadratic]()
+        for theta in [0.0, *FITTING.thetas]:
+            if theta:
+                w = self._mixture(self.plain, theta, found[-1], w)
+            hessian = np.asarray(held.hessian(w))
+            found.append(Quadratic(hessian, held.gradient(w) - hessian @ w))
+        return found[1:]
+
+    def _mixture(self, loss: GLM, theta: float, imitation: Quadratic, start: Array) -> Array:
+        """Return the minimiser of θ L + (1 − θ) L̂, both with the student's L2 term."""
+        losses = [loss.with_l2(self.teacher.ridge), imitation]
+        return inference.minimise(Combination(losses, [theta, 1 - theta]), start, tol=1e-11)
 
     def ways(self) -> list[str]:
         """Return the ways to fit that are tried."""
         if self.teacher is None:
             return [ALONE]
         teacher = self.teacher
-        narrow = len(teacher.student) == teacher.loss.dim <= FITTING.exact_size
+        narrow = len(teacher.student) == teacher.held.dim <= FITTING.exact_size
         return [ALONE, "fine-tuned"] + ["mixed"] * narrow
 
     def grid(self, way: str) -> Array:
@@ -201,17 +211,17 @@ class Fit:
             w = inference.constant_model(loss, self.rows.weights[rows])[1]
         else:
             w = teacher.student
-        for point in self.grid(way):
+        for k, point in enumerate(self.grid(way)):
             if way == "mixed":
-                # The minimisers of θ L + (1 − θ) L̂.
-                goal: Any = Combination([loss, self.imitation], [point, 1 - point])
+                w = self._mixture(loss, point, self.imitations[k], w)
             else:
-                # Those of L + α/2 ‖w − c‖², c being zero or the student.
-                goal = loss.with_l2(point)
+                # The minimisers of L + α/2 ‖w − c‖², c being zero or the student.
+                goal: Any = loss.with_l2(point)
                 if way != ALONE:
                     goal = Combination([goal], [1.0], tilt=-goal.ridge(teacher.student))
+                w = inference.minimise(goal, w, tol=1e-11)
             # Nothing holds the mean of the classes' constants.
-            w = inference.centre_classes(inference.minimise(goal, w, tol=1e-11), loss)
+            w = inference.centre_classes(w, loss)
             yield w
 
     def learn(self) -> Found:
@@ -236,7 +246,7 @@ class Fit:
             estimate = inference.estimate_of(plain, w, teacher if teacher.paired else None)
         residuals = inference.targets_of(plain) - trial.held_out
         weights = self.rows.weights if self.rows.population is None else self.rows.population
-        rectifier = inference.rectifier_of(residuals, weights, plain.family.classifier)
+        rectifier = inference.rectifier_of(residuals, weights, plain.family.known_dispersion)
         alpha = 0.0 if trial.way == "mixed" else float(self.grid(trial.way)[trial.place])
         return Found(w, trial, alpha, choice_of(trials), rectifier, estimate)
 
@@ -265,12 +275,26 @@ class Fit:
 
     # -- cross-validation ---------------------------------------------------------------------
 
+    @cached_property
+    def evidence(self) -> float:
+        """How many labels the held-out ones count for.
+
+        Labels of unequal classes tell as much as fewer of equal ones: the variance of what they
+        say of the classes' difference is the sum of 1/n over the classes.
+        """
+        rows, weights = self.rows, self.rows.weights
+        if not self.plain.family.classifier:
+            return float(weights.sum())
+        _, codes = np.unique(rows.y, return_inverse=True)
+        counts = np.bincount(codes, weights=weights)
+        return float(len(counts) ** 2 / (1 / counts).sum())
+
     def _cross_validate(self) -> tuple[list[Trial], Shares]:
         """Return the trials, the chosen one first, and the shares of all points.
 
         With few labels the least held-out loss is a gamble. Every point of every path is weighed by
-        its held-out likelihood and by how likely it was before, all ways alike. Because the loss is
-        convex, the average is never worse than its parts are on average.
+        its held-out likelihood and by how likely it was before. Because the loss is convex, the
+        average is never worse than its parts are on average.
         """
         folds, ways = self._split(), self.ways()
         if not folds:
@@ -279,17 +303,18 @@ class Fit:
             trial = Trial(ways[0], place, np.zeros(0), np.zeros(0), nothing)
             return [trial], {ways[0]: np.eye(place + 1)[-1]}
         found = {way: self._try(way, folds) for way in ways}
-        # Not zero: held-out numbers that are all alike are predicted without any error.
-        lowest = max(min(float(curve.min()) for curve, *_ in found.values()), 1e-300)
-        n = self.rows.weights.sum()
+        lowest, n = min(float(curve.min()) for curve, *_ in found.values()), self.evidence
         shares = dict[str, Array]()
         for way, (curve, *_) in found.items():
             if self.plain.family.known_dispersion:
                 likelihood = np.exp(-n * (curve - lowest))
             else:
-                # Of an unknown dispersion the most likely one: the mean deviance.
-                likelihood = (lowest / np.maximum(curve, lowest)) ** (n / 2)
-            shares[way] = self.expected(way) * likelihood
+                # Of an unknown dispersion the most likely one: the mean deviance. It is zero if
+                # held-out numbers are all alike.
+                likelihood = (max(lowest, 1e-300) / np.maximum(curve, 1e-300)) ** (n / 2)
+            # Mixtures are expected as often as all else together: who has a teacher believes it.
+            alike = len(ways) - 1 if way == "mixed" else 1
+            shares[way] = alike * self.expected(way) * likelihood
         trials = [
             Trial(way, place := int(shares[way].argmax()), curve, losses[place], predicted[place])
             for way, (curve, losses, predicted) in found.items()

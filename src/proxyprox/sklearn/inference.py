@@ -6,6 +6,7 @@ A regularised fit is biased on purpose. Intervals are therefore drawn around the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -110,9 +111,14 @@ def minimise(loss: Any, start: Array, *, tol: float = 1e-8, penalty: Any = None)
         return start
 
 
-def mean_square(X: Any, weights: Array) -> float:
-    """Return the mean of the squared entries of a table, given the weights of its rows."""
-    return float(weights @ row_squares(X) / (weights.sum() * X.shape[1]))
+def strength_unit(X: Any, weights: Array) -> float:
+    """Return the L2 strength that scikit-learn's C = 1 is, of columns whose mean square is one.
+
+    With more columns than rows each of them tells less.
+    """
+    total, (n, p) = float(weights.sum()), X.shape
+    mean = float(weights @ row_squares(X)) / (total * p)
+    return float(max(mean * math.sqrt(max(p / n, 1.0)), 1e-300) / total)
 
 
 def row_squares(X: Any) -> Array:
@@ -142,6 +148,8 @@ class Teacher:
         Whether the teacher has answered on the labelled rows, too.
     ridge : float
         L2 strength of the student.
+    held : GLM or Combination
+        The teacher's loss with that L2 term.
     """
 
     student: Array
@@ -152,6 +160,7 @@ class Teacher:
     weights: Array
     paired: bool
     ridge: float
+    held: Any
 
     @property
     def rows(self) -> float:
@@ -169,50 +178,6 @@ def soft_loss(
     free = GLM(design, None, family, l2=l2, sample_weight=weights)
     gap = free.sample_weight[:, None] * (family.neutral - answers)
     return Combination([free], [1.0], tilt=np.ravel(design.pull(gap)) / design.rows)
-
-
-def imitate(
-    design: Design, family: Family, answers: Array, weights: Array, l2: float, start: Any = None
-) -> Array:
-    """Return the student of given L2 strength."""
-    loss = soft_loss(design, family, answers, weights, l2=l2)
-    start = np.zeros(loss.dim) if start is None else start
-    return minimise(loss, start, tol=1e-10 if family.quadratic else 1e-7)
-
-
-def best_student(
-    design: Design, family: Family, answers: Array, weights: Array, labels: GLM
-) -> tuple[Array, float]:
-    """Return the student that the labels like best, and its L2 strength.
-
-    The strength is at least the one that predicts the answers on a held-out third of the rows
-    best. Labels may prefer a stiffer student: one as sharp as its teacher's answers allow is often
-    too sure of itself on other rows. With many rows for each parameter it is the one of the
-    faintest strength that lets it exist.
-    """
-    # Least squares always has a minimiser that rounding finds; a classifier may need the term.
-    *ridges, faintest = FITTING.student_ridges
-    top = design.largest_eigenvalue(weights / weights.sum())
-    ridges = [top * each for each in (*ridges, 1e-12 if family.quadratic else faintest)]
-    rows, student = np.flatnonzero(weights), None
-    if 2 < len(rows) <= FITTING.few * labels.dim:
-        test, train = np.split(np.random.default_rng(0).permutation(rows), [len(rows) // 3])
-        fitted, held_out = (
-            (design.take(part), family, answers[part], weights[part]) for part in (train, test)
-        )
-        losses, loss = [], soft_loss(*held_out)
-        for ridge in ridges:
-            student = imitate(*fitted, ridge, student)
-            losses.append(float(loss.value(student)))
-        ridges = ridges[: int(np.argmin(losses)) + 1]
-    else:
-        ridges = ridges[-1:]
-    found = []
-    for ridge in ridges:
-        student = imitate(design, family, answers, weights, ridge, student)
-        found.append((float(labels.value(student)), ridge, student))
-    _, strength, student = min(found, key=lambda each: each[0])
-    return student, strength
 
 
 def read_teacher(
@@ -267,12 +232,13 @@ def teacher_of(
     weights = weights if known is None else known
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
+    ridge = strength_unit(where, weights)
+    held = soft_loss(design, family, there, weights, l2=ridge)
+    student = minimise(held, np.zeros(held.dim), tol=1e-10)
     own = Design(rows.X, intercept=intercept, checked=True)
-    labels = GLM(own, rows.y, family, sample_weight=rows.weights)
-    student, ridge = best_student(design, family, there, weights, labels)
     # Without answers on the labelled rows the student answers in the teacher's place.
     here = means(own, family, student) if alone else answers[:n][labelled][rows.kept]
-    return Teacher(student, here, exact, design, there, weights, not alone, ridge)
+    return Teacher(student, here, exact, design, there, weights, not alone, ridge, held)
 
 
 def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled) -> bool:
@@ -366,7 +332,7 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> Combination:
     if loss.family.quadratic:
         least = 1e-12 * teacher.loss.smoothness
         rows = teacher.design, loss.family, teacher.on_proxy, teacher.weights
-        student = imitate(*rows, least, teacher.student)
+        student = minimise(soft_loss(*rows, l2=least), teacher.student, tol=1e-10)
         error = slopes(loss.design, loss.family, student, teacher.answers)
         same = np.ravel(loss.design.pull(loss.sample_weight[:, None] * error)) / loss.design.rows
         tilt = power * (teacher.loss.gradient(student) - same)
@@ -465,18 +431,19 @@ def estimate_of(loss: GLM, start: Array, teacher: Any) -> Estimate:
     return Estimate(w, std, power, excess, "", np.flatnonzero(loose).tolist())
 
 
-def rectifier_of(residuals: Array, weights: Array, classifier: bool) -> Array:
+def rectifier_of(residuals: Array, weights: Array, counted: bool) -> Array:
     """Return mean and standard error of the residuals (labels less predictions), one column each.
 
     A classifier that has every label right leaves residuals that hardly vary, though it errs on
-    rows like them: few labels do not show errors that are rare. The spread is therefore never
-    taken to be less than two wrong answers would make it, as Agresti and Coull (1998) add two
-    failures and two successes to a proportion before they draw its interval.
+    rows like them: few labels do not show errors that are rare, nor do counts that are all zero
+    show rare events. The spread of what is counted is therefore never taken to be less than two
+    wrong answers would make it, as Agresti and Coull (1998) add two failures and two successes to
+    a proportion before they draw its interval.
     """
     share = weights / weights.sum()
     mean, n = share @ residuals, len(share)
     spread = share**2 @ (residuals - mean) ** 2
-    if classifier:
+    if counted:
         # If the labels were too few to hold any out, NaN stays NaN.
         spread = np.maximum(spread, FITTING.wrong_answers * float(share @ share) ** 2)
     return np.stack([mean, np.sqrt(spread * (n / max(n - 1, 1)))], axis=1)

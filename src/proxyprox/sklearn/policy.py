@@ -21,8 +21,8 @@ class FittingPolicy:
         Columns, or parameters, up to which second moments and standard errors are computed. No
         record: a judgement of time.
     few : int
-        Labels up to which a third is left out five times, and more than a fifth once; rows for each
-        parameter up to which a student's strength is searched for.
+        Labels up to which a third is left out five times, and more than a fifth once; columns up to
+        which mixtures are tried although they are more than the labels.
     tolerance : float
         Relative gradients, gains and shares below it count as nothing.
     strengths : tuple of float
@@ -39,18 +39,12 @@ class FittingPolicy:
     fold_pace : float
         A Hessian is formed anew if a step gains more than this share of what the last one did. No
         record: a judgement.
-    apart : float
-        Ratio of spreads, and distance in spreads, beyond which X_proxy does not look like X. No
-        record: a judgement.
-    student_ridges : tuple of float
-        L2 strengths of a teacher's student, in units of the inputs' largest moment; the last one
-        lets it exist.
     too_alike : float
         Chance of independent rows below which X_proxy and y_proxy count as made from the labels.
         Set by docs/results/other_data/report.md.
     wrong_answers : float
-        Wrong answers on labelled rows that a classifier is assumed to give at least. Set by
-        benchmarks/labels_mean.py.
+        Wrong answers, or events, on labelled rows that a model of classes, or of counts, is assumed
+        to miss at least. Set by benchmarks/labels_mean.py.
     """
 
     exact_size: int = 1500
@@ -63,8 +57,6 @@ class FittingPolicy:
     thetas: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
     fold_steps: int = 12
     fold_pace: float = 0.2
-    apart: float = 3.0
-    student_ridges: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-7)
     too_alike: float = 0.01
     wrong_answers: float = 2.0
 
