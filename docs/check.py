@@ -23,6 +23,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 WIDTHS = (1300, 400)
 LEAST_CONTRAST = 4.5  # WCAG AA, for text
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 RESOURCES = {"script": "src", "img": "src", "link": "href", "source": "src", "iframe": "src"}
 
 
@@ -133,6 +134,16 @@ def served(folder: Path) -> Iterator[str]:
             thread.join()
 
 
+def chromium() -> str | None:
+    """Return the path of Chromium or Chrome under any of their names."""
+    return next(filter(None, map(shutil.which, CHROMIUM)), None)
+
+
+def needed() -> dict[str, str | None]:
+    """Return the programs that open pages, and where they are."""
+    return {"Chromium": chromium(), "chromedriver": shutil.which("chromedriver")}
+
+
 @contextmanager
 def browser() -> Iterator[Any]:
     """Start a headless Chromium with a profile of its own."""
@@ -140,7 +151,7 @@ def browser() -> Iterator[Any]:
     from selenium.webdriver.chrome.service import Service
 
     options = ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
+    options.binary_location = chromium() or ""
     flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-sync"
     for flag in (flags + " disable-background-networking disable-component-update").split():
         options.add_argument(f"--{flag}")
@@ -215,7 +226,8 @@ def main(folder: Path) -> int:
     """Check everything; return the exit status."""
     problems = broken_links(folder)
     done = f"{len(html(folder))} pages: links and resources"
-    if shutil.which("chromium") and shutil.which("chromedriver"):
+    missing = [name for name, path in needed().items() if path is None]
+    if not missing:
         every = [str(path.relative_to(folder)) for path in html(folder)]
         # Reference pages look alike: every tenth of them.
         generated = [page for page in every if "generated" in page]
@@ -223,7 +235,7 @@ def main(folder: Path) -> int:
         problems += browser_problems(folder, pages)
         done += f"; {len(pages)} of them in a browser"
     else:
-        done += " (no Chromium: not opened in a browser)"
+        done += f" (not opened in a browser: no {' and no '.join(missing)} on the PATH)"
     sys.stdout.write("\n".join([*problems, f"Checked {done}: {len(problems)} problems."]) + "\n")
     return 1 if problems else 0
 
