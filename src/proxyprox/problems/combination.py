@@ -25,7 +25,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import Matrix, Vector, add_to_diagonal, copy_tree, dot, zeros_like
 from proxyprox._util.validation import has, message
 from proxyprox.problems.identity import combined_fingerprint
-from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms
+from proxyprox.problems.problem import IDENTITY, Problem, facts_of, hessian_terms, no_batch
 from proxyprox.problems.protocols import Batch, Facts, Summable, Work
 
 
@@ -208,7 +208,10 @@ class MixedProxy(Combination):
             allowed = f"one for each of the {len(proxies)} proxies, not all zero"
             raise ValueError(message("weights", checked, allowed, "For no proxy use Zero()."))
         kept = [(p, s) for p, s in zip(proxies, checked, strict=True) if s > 0]
-        self.proxies = tuple(_loss("MixedProxy", "proxies", p) for p, _ in kept)
+        for proxy, _ in kept:
+            remedy = "Pass a loss such as a GLM."
+            check.require("MixedProxy", "proxies", proxy, ("value", "gradient"), remedy)
+        self.proxies = tuple(proxy for proxy, _ in kept)
         super().__init__(self.proxies, [s for _, s in kept])
         # Each proxy has batches of its own.
         drawn = all(has(p, "sample") for p in self.proxies)
@@ -216,17 +219,13 @@ class MixedProxy(Combination):
         self.samples = self.cost = self.value_and_gradient = None
         exact = all(getattr(p, "exact", False) for p in self.proxies)
         self.exact: bool | None = exact or None
-        self.everything: Any = self._no_batch if exact else None
+        self.everything: Any = no_batch if exact else None
         self.terms = list(zip(self.weights, self.proxies, strict=True))
 
     @property
     def facts(self) -> Facts:
         """What the parts state; a batch of several is not divided."""
         return replace(super().facts, divisible=False)
-
-    @staticmethod
-    def _no_batch() -> None:
-        return None
 
     def _sample(self, rng: np.random.Generator) -> Batch:
         return None if self.exact else tuple(p.sample(rng) for p in self.proxies)
@@ -270,8 +269,3 @@ def regularized(problem: Problem, mu: float, centre: Vector) -> Problem:
     losses = (problem.objective, problem.proxy)
     objective, proxy = (Combination([loss], [1.0], mu=mu, centre=centre) for loss in losses)
     return replace(problem, objective=objective, proxy=proxy)
-
-
-def _loss(user: str, role: str, part: Any) -> Any:
-    check.require(user, role, part, ("value", "gradient"), "Pass a loss such as a GLM.")
-    return part
