@@ -212,7 +212,10 @@ def compare(epsilons: list[float], seeds: list[int], record: Path | None) -> Non
         gaps = "  ".join(f"{v[0]:+.3f} ± {v[1]:.3f}" for k, v in line.items() if "against" in k)
         print(f"ε = {epsilon:g}  {method:24} {loss:.3f}  {right:.3f}  {gaps}")  # noqa: T201
     if record:
-        record.write_text(json.dumps({"settings": SETTINGS, "lines": lines}, indent=1) + os.linesep)
+        from experiments.records import write_record
+
+        measures = ["src/proxyprox/private", "src/proxyprox/torch"]
+        write_record(record, {"settings": SETTINGS, "lines": lines}, measures=measures)
 
 
 def main() -> None:
