@@ -42,6 +42,8 @@ from proxyprox.inner.exact import minimise_exactly
 from proxyprox.private import PrivateLogisticRegression, PrivatePoissonRegressor, PrivateRidge
 from proxyprox.private.accounting import gaussian_mu
 from proxyprox.private.estimators import choose_strength
+from proxyprox.private.policy import PRIVATE
+from proxyprox.private.reading import Scaling
 from proxyprox.problems.families import Linear, Logistic, Poisson
 from proxyprox.problems.glm import GLM
 
@@ -54,6 +56,7 @@ FOLDER = Path("runs/tables")
 TUNING, FRESH = {"few": range(1000, 1006), "many": range(1000, 1002)}, range(5000, 5020)
 SPLITS = {"few": 20, "many": 8}
 
+ENDS = ("public", "ceiling", "ceiling of private rows", "ceiling with public cuts")
 FAMILIES = {"logistic": Logistic((0, 1)), "ridge": Linear(), "poisson": Poisson()}
 ESTIMATORS = {
     "logistic": PrivateLogisticRegression, "ridge": PrivateRidge,
@@ -176,9 +179,9 @@ class Split:
             (X[rows], y[rows]) for rows in (chosen, others, test)
         )
 
-    def loss(self, w: Array) -> float:
-        """Return the test loss of coefficients with the intercept last."""
-        X, y = self.test
+    def loss(self, w: Array, X: Array | None = None) -> float:
+        """Return the test loss of coefficients with the intercept last, of other inputs if given."""
+        X, y = self.test[0] if X is None else X, self.test[1]
         with np.errstate(over="ignore", invalid="ignore"):
             found = float(self.family.loss(X @ w[:-1] + w[-1], y).mean())
         return found if np.isfinite(found) else 1e9
@@ -374,14 +377,19 @@ def diffprivlib_losses(
 def prepare(split: Split) -> dict[str, Any]:
     """Return the public fit and the losses without private rows and without noise."""
     public, w = fit_rows(split.family, *split.public)
-    ends = {}
     both = [np.concatenate(pair) for pair in zip(split.public, split.private, strict=True)]
-    for name, rows in (("ceiling", both), ("ceiling of private rows", split.private)):
+    ends = {"public": split.loss(w)}
+    plain, cut = Scaling(), Scaling.of(split.public[0], None, PRIVATE.tail)
+    cases = zip(ENDS[1:], (both, split.private, both), (plain, plain, cut), strict=True)
+    for name, rows, scaling in cases:
+        own, _ = fit_rows(split.family, scaling(split.public[0]), split.public[1])
         # The penalty of the public rows, as weak as the rows are many.
-        l2 = public.l2 * len(split.public[1]) / len(rows[1])
-        loss = GLM(rows[0], rows[1], split.family, l2=l2, intercept=True)
-        ends[name] = split.loss(minimise_exactly(loss, w, tol=1e-9))
-    return {"w": w, "hessian": np.asarray(public.hessian(w)), "public": split.loss(w), **ends}
+        l2 = own.l2 * len(split.public[1]) / len(rows[1])
+        loss = GLM(scaling(rows[0]), rows[1], split.family, l2=l2, intercept=True)
+        ends[name] = split.loss(
+            minimise_exactly(loss, loss.zeros(), tol=1e-9), scaling(split.test[0])
+        )
+    return {"w": w, "hessian": np.asarray(public.hessian(w)), **ends}
 
 
 def fit_ours(case: dict[str, Any], split: Split, method: str, epsilon: float) -> float:
@@ -468,7 +476,7 @@ def compare(
     for seed in fresh:
         split = Split(case, seed)
         ready = prepare(split)
-        for name in ("public", "ceiling", "ceiling of private rows"):
+        for name in ENDS:
             losses.setdefault(name, []).append(ready[name])
         for method, e in product(case.get("own", OWN[:1]), EPSILONS):
             losses.setdefault(f"{method} {e:g}", []).append(fit_ours(case, split, method, e))
@@ -477,7 +485,7 @@ def compare(
         print(key(case), seed, flush=True)  # noqa: T201
     lines = []
     for e in EPSILONS:
-        own = {m: m for m in ("public", "ceiling", "ceiling of private rows")}
+        own = {m: m for m in ENDS}
         own |= {m.removesuffix(f" {e:g}"): m for m in losses if m.endswith(f" {e:g}")}
         lines.append({
             "case": key(case), "epsilon": e, "splits": len(fresh),
