@@ -180,7 +180,7 @@ class Split:
         )
 
     def loss(self, w: Array, X: Array | None = None) -> float:
-        """Return the test loss of coefficients with the intercept last, of other inputs if given."""
+        """Return the test loss of coefficients with the intercept last, perhaps of other inputs."""
         X, y = self.test[0] if X is None else X, self.test[1]
         with np.errstate(over="ignore", invalid="ignore"):
             found = float(self.family.loss(X @ w[:-1] + w[-1], y).mean())
