@@ -86,10 +86,10 @@ def choose_way(
 ) -> WayChoice:
     """Train candidates for longer and longer and return the one that held-out rows prefer.
 
-    First the learning rates are compared with the first way. At the best one all ways are trained
-    for a small part of a run, the best third of them for three times as long, and so on, until the
-    last two have half of a run each. All of it costs at most three full runs. The first way is
-    never dropped before the last round, and another one must be better than it by a standard error.
+    All ways are trained at the middle learning rate for a small part of a run, the best third of
+    them for three times as long, and so on, until two are left: the first one, and the best of the
+    others. Each of these gets the learning rate that is best for it, and a longer run. All of it
+    costs at most three full runs. Another way than the first must be better by a standard error.
 
     Parameters
     ----------
@@ -119,29 +119,29 @@ def choose_way(
     Examples
     --------
     >>> def train(candidate, share):
-    ...     return [candidate.lr, 2 * candidate.lr + candidate.way.proxy_steps]
+    ...     loss = candidate.lr + candidate.way.proxy_steps
+    ...     return [loss, 2 * loss]
     >>> choice = choose_way(train, [0.1, 0.2, 0.4], ["late", "target alone"])
     >>> print(choice.candidate)
     target alone, lr 0.1
     """
     every = list_candidates(lrs, ways, proxy_steps, confusion)
-    rates = [c for c in every if replace(c, lr=every[0].lr) == every[0]]
-    sizes = round_sizes(len(every) // len(rates))
-    rounds = len(sizes) + (len(rates) > 1)
+    left = [c for c in every if c.lr == every[0].lr]
+    sizes, several = round_sizes(len(left)), len(left) < len(every)
+    rounds = len(sizes) + several
     # Another process that trains the same candidates would only repeat them.
     with nullcontext() if path is None else locked(path):
-        known, default = read_losses(path), every[0]
-        run = partial(train_candidates, train, known=known, path=path, map=map, rounds=rounds)
-        if len(rates) > 1:
-            # In long runs: short ones prefer large rates.
-            losses = run(rates)
-            default = min(rates, key=lambda c: np.mean(losses[str(c)]))
-        left = sorted((c for c in every if c.lr == default.lr), key=lambda c: c != default)
-        for size in sizes:
-            left = left[:size]
+        known = read_losses(path)
+        run = partial(train_candidates, train, rounds=rounds, known=known, path=path, map=map)
+        for size in sizes[1:]:
             losses = run(left)
-            left.sort(key=lambda c: (c != default, np.mean(losses[str(c)])))
-    return decide(left, losses)
+            others = sorted(left[1:], key=lambda c: np.mean(losses[str(c)]))
+            left = [left[0], *others][:size]
+        if several:
+            tried = [[c for c in every if replace(c, lr=way.lr) == way] for way in left]
+            losses = run([c for rates in tried for c in rates])
+            left = [min(rates, key=lambda c: np.mean(losses[str(c)])) for rates in tried]
+        return decide(left, run(left))
 
 
 def list_candidates(
