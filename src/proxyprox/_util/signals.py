@@ -15,7 +15,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -23,15 +22,13 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM or SIGHUP came; the process ends by it when :func:`ending_signals` is left."""
 
 
-@dataclass
 class _Watch:
     """The handlers that ours replace, the critical blocks that are open, and what has come."""
 
-    before: dict[int, Any] = field(default_factory=dict)
-    blocks: int = 0
-    waiting: bool = False
-    ending: int | None = None
-    process: int = 0
+    def __init__(self) -> None:
+        self.before: dict[int, Any] = {}
+        self.process, self.blocks, self.waiting = os.getpid(), 0, False
+        self.ending: int | None = None
 
     def handle(self, number: int, frame: Any) -> None:
         """Note a signal, and raise unless something must be finished first."""
@@ -76,7 +73,7 @@ def ending_signals() -> Iterator[None]:
     if _watch.before or threading.current_thread() is not threading.main_thread():
         yield
         return
-    watch, _watch.process = _watch, os.getpid()
+    watch = _watch = _Watch()
     try:
         with critical():
             for name in ("SIGINT", "SIGTERM", "SIGHUP"):

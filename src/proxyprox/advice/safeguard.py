@@ -240,12 +240,8 @@ class SafeguardedRun:
         """The arm whose questions are asked: the rival, once the proxy is dropped."""
         return self._going[0]
 
-    def ask(self) -> Query:
-        """Return the leader's question."""
-        return self.leader.ask()
-
     def open_question(self) -> Query:
-        """Return that question; not to be written into."""
+        """Return the leader's question; not to be written into."""
         return self.leader.open_question()
 
     def hold(self, answer: Told) -> None:
