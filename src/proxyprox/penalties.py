@@ -128,10 +128,14 @@ class Box:
 
     def value(self, w: Vector) -> float:
         """Return 0 inside, infinity outside."""
-        return float("inf") if bool((self.prox(w, 1.0) != w).any()) else 0.0
+        return float("inf") if bool((self.project(w) != w).any()) else 0.0
 
     def prox(self, w: Vector, step: float) -> Vector:
         """Return the nearest point inside, whatever the step."""
+        return self.project(w)
+
+    def project(self, w: Vector) -> Vector:
+        """Return the nearest point inside: a start outside is moved there."""
         xp, (lower, upper) = namespace(w), self.limits(w)
         return xp.where(w < lower, lower, xp.where(w > upper, upper, w))
 
