@@ -13,6 +13,7 @@ from sklearn import metrics
 
 import proxyprox as pp
 from proxyprox.problems import FAMILIES, Family, LogLink
+from proxyprox.problems.families import CanonicalFamily, classifier_of
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ def test_slope_and_curvature_are_derivatives(family, z, t):
 def test_means_and_losses_are_those_of_scipy_and_scikit_learn(family, name, z, t):
     mean = MEANS.get(name, np.exp)(z)
     np.testing.assert_allclose(family.mean(z), mean, rtol=1e-12)
+    if isinstance(family, CanonicalFamily):
+        slope = derivative(family.log_partition, z)
+        np.testing.assert_allclose(slope, mean, atol=1e-7)
     if name in LOSSES:
         labels = t if family.outputs == 1 else t.argmax(axis=1)
         assert np.mean(family.loss(z, t)) == pytest.approx(LOSSES[name](labels, mean), rel=1e-9)
@@ -118,6 +122,10 @@ def test_means_and_losses_are_those_of_scipy_and_scikit_learn(family, name, z, t
         back = family.link(row)
         again = family.mean(back if family.outputs == 1 else back[None])
         np.testing.assert_allclose(np.ravel(again), row, rtol=1e-12)
+
+
+def test_the_family_of_classes_is_named_by_their_number():
+    assert [classifier_of(classes).name for classes in ((0, 1), "abc")] == ["logistic", "softmax"]
 
 
 def test_what_is_no_label_is_refused_by_name_and_row(family, name, t):
@@ -154,6 +162,25 @@ def test_the_label_free_model_has_the_expected_curvature(loss, family):
     rows = [proxy.gradient(w, np.array([row])) for row in range(60)]
     np.testing.assert_allclose(np.mean(rows, axis=0), proxy.gradient(w), atol=1e-12)
     np.testing.assert_allclose(proxy.gradient(proxy.zeros()), 0.0, atol=1e-15)
+
+
+def test_units_are_the_curvature_of_the_weighted_constant_model(loss, family):
+    X, y, weights = loss.design.X * [1.0, 0.0], loss.targets, np.linspace(0.5, 3, 60)
+    labels = np.eye(3)[y] if family.outputs > 1 else y
+    rate = family.base_rate(labels, weights)
+    # Classes that are rare by chance count as a little less rare.
+    close = 0.01 if family.classifier else 1e-12
+    np.testing.assert_allclose(rate, np.average(labels, axis=0, weights=weights), rtol=close)
+    bends = family.expected_curvature(family.link(np.atleast_1d(rate)[None]))
+    bends = np.diag(bends[0]) if family.outputs > 1 else bends.ravel()
+    squares = np.append((X**2).mean(axis=0), 1.0)
+    for l2 in (0.05, 0.0):
+        made = pp.GLM(X, y, family, l2=l2, intercept=True, sample_weight=weights)
+        with np.errstate(divide="ignore"):
+            sizes = 1 / np.sqrt(np.outer(squares, bends) + np.array([l2, l2, 0.0])[:, None])
+        # An empty column has no unit of its own.
+        sizes = np.where(np.isfinite(sizes), sizes, 1.0)
+        np.testing.assert_allclose(made.units(), sizes.ravel(), rtol=close)
 
 
 def test_parameters_of_a_family_are_part_of_it(loss):

@@ -88,6 +88,9 @@ def test_losses_of_outputs_have_the_gradients_and_curvature_of_their_value(name)
     np.testing.assert_allclose(loss.gradient(W), exact.gradient(W), atol=2e-6 * size)
     np.testing.assert_allclose(loss.hvp(W, W), loss.hessian(W) @ W)
     assert np.linalg.eigvalsh(loss.hessian(W)).min() >= -1e-9 * size
+    if name == "a number of the user's":
+        exact = (slopes(W).T / np.cosh(decay(W) - DATA) ** 2) @ slopes(W)
+        np.testing.assert_allclose(loss.hessian(W), exact, rtol=1e-3)
     check_objective(loss, W)
 
 
@@ -97,6 +100,10 @@ def test_residuals_of_counts_are_the_poisson_likelihood_and_hubers_are_hubers():
         likelihood = means - seen * np.log(means)
         found = counts(seen)(means) ** 2 / 2
         np.testing.assert_allclose(np.diff(found), np.diff(likelihood), atol=1e-11)
+    # Next to the count the likelihood cancels: 2(t − log(1 + t)) = t² − 2t³/3 + t⁴/2 − 2t⁵/5.
+    for t in (-2e-3, -5e-4, 1e-6, 9e-4, 2e-3):
+        exact = np.sqrt(20 * (1 - 2 * t / 3 + t**2 / 2 - 0.4 * t**3)) * t
+        assert counts([20.0])(np.array([20 * (1 + t)]))[0] == pytest.approx(exact, rel=1e-8)
     r = np.linspace(-5, 5, 11)
     exact = np.where(np.abs(r) <= 1.345, r**2 / 2, 1.345 * (np.abs(r) - 1.345 / 2))
     np.testing.assert_allclose(huber(0 * r)(r) ** 2 / 2, exact)
@@ -112,6 +119,9 @@ def test_standard_errors_are_those_of_curve_fit():
     np.testing.assert_allclose(found.covariance, covariance, rtol=1e-4)
     np.testing.assert_allclose(found.errors, np.sqrt(np.diag(covariance)), rtol=1e-4)
     np.testing.assert_allclose(found.known_noise, np.sqrt(np.diag(known)), rtol=1e-4)
+    sizes = np.outer(found.errors, found.errors)
+    np.testing.assert_allclose(found.correlations, covariance / sizes, rtol=1e-4)
+    assert str(found).startswith(f"standard errors {found.errors[0]:.3g}, ")
 
 
 def test_what_the_data_cannot_tell_apart_is_named():
@@ -120,6 +130,13 @@ def test_what_the_data_cannot_tell_apart_is_named():
     np.testing.assert_array_equal(np.isinf(blind.errors), [True, True, False, True])
     assert "w[0], w[1], w[3]" in blind.words
     assert "w[0] and w[1]" in uncertainty(np.hstack([one, one + 1e-3 * two]), 1.0).words
+
+
+def test_a_concave_loss_of_outputs_has_no_curvature_and_a_saddle_half_of_it():
+    for signs in (-np.ones(3), np.array([2.0, -1.0, 0.5])):
+        loss = Outputs(lambda w: w, lambda z, s=signs: float(s @ z**2) / 2)
+        want = np.diag(np.maximum(signs, 0.0))
+        np.testing.assert_allclose(loss.hessian(W), want, atol=1e-4)
 
 
 def test_bad_settings_of_losses_are_refused():

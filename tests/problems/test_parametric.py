@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.stats
 
 import proxyprox as pp
 from proxyprox.problems.parametric import Parametric, identify
@@ -24,6 +26,32 @@ def test_intervals_cover_as_often_as_they_say():
         inside += (np.array(found.low) <= true) & (true <= np.array(found.high))
     # Of 200 draws 190 on average, with a standard error of 3.
     assert ((inside >= 180) & (inside <= 199)).all()
+
+
+def test_intervals_are_those_of_curve_fit_and_of_the_sandwich():
+    t, rng = np.linspace(0, 2, 36), np.random.default_rng(3)
+    seen = 2 * np.exp(-1.5 * t) + 0.1 * rng.normal(size=36)
+
+    def misfit(p):
+        return p[0] * np.exp(-p[1] * t) - seen
+
+    best, covariance = scipy.optimize.curve_fit(
+        lambda t, a, b: a * np.exp(-b * t), t, seen, [1.0, 1.0]
+    )
+    blocks, falling = np.arange(36) // 4, np.exp(-best[1] * t)
+    J = np.stack([falling, -best[0] * t * falling], axis=1)
+    scores = np.array([J[blocks == b].T @ misfit(best)[blocks == b] for b in range(9)])
+    inverse = np.linalg.inv(J.T @ J)
+    sandwich = inverse @ scores.T @ scores @ inverse * 9 / 7
+    for own, spread, freedom in ((None, covariance, 34), (blocks, sandwich, 7)):
+        found = identify(misfit, [1.0, 1.0], (0, 10), blocks=own, confidence=0.9)
+        np.testing.assert_allclose(found.values, best, rtol=1e-5)
+        half = np.sqrt(np.diag(spread)) * scipy.stats.t.ppf(0.95, freedom)
+        np.testing.assert_allclose(found.low, best - half, rtol=1e-3)
+        np.testing.assert_allclose(found.high, best + half, rtol=1e-3)
+    few = identify(lambda p: p - np.array([1.0, 2.0]), [0.0, 0.0], (-9, 9))
+    np.testing.assert_array_equal(few.high, np.inf)
+    assert few.undetermined == ()
 
 
 def test_intervals_of_blocks_cover_if_noise_depends_on_itself():
@@ -87,6 +115,7 @@ def test_arguments_are_checked():
     for kind, name, make in (
         (ValueError, "theta0", lambda: Parametric(build, [1.0, 20.0], (0.1, 10.0))),
         (ValueError, "theta0", lambda: Parametric(build, [1.0, 1.0], (2.0, 0.0))),
+        (ValueError, "theta0", lambda: Parametric(build, [1.0, 1.0], (1.0, 1.0))),
         (TypeError, "build", lambda: Parametric(lambda p: 3.0, [1.0])),
         (TypeError, "build", lambda: Parametric("build", [1.0])),
     ):

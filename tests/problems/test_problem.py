@@ -41,6 +41,46 @@ def test_pairs_of_functions_become_objective_and_proxy():
     assert Problem((value, gradient), Quadratic(np.eye(4))).dim == 4
 
 
+def test_bounds_and_scales_are_the_problems_and_reach_losses_of_values():
+    asked = []
+
+    def watched(w):
+        asked.append(w)
+        return value(w)
+
+    for scales, expected in ((2.0, [2.0, 2.0]), (np.array([1.0, 3.0]), [1.0, 3.0])):
+        problem = Problem(watched, Quadratic(np.eye(2)), bounds=(0.0, [1.0, 2.0]), scales=scales)
+        np.testing.assert_array_equal(problem.scales, expected)
+        assert problem.penalty is problem.bounds
+        problem.objective.gradient(np.array([1.0, 2.0]))
+    points = np.array(asked)
+    assert points.min() >= 0
+    assert (points <= [1.0, 2.0]).all()
+    assert problem.objective.evaluations == 3
+    again = Problem(watched, Quadratic(np.eye(2)), problem.penalty, bounds=problem.bounds)
+    assert again.penalty is problem.bounds
+    for options, name in (
+        ({"penalty": L1(0.1), "bounds": (0, 1)}, "penalty"),
+        ({"bounds": (0, np.ones(3))}, "bounds"),
+        ({"scales": 0.0}, "scales"), ({"scales": np.ones(3)}, "scales"),
+        ({"scales": np.array([1.0, -1.0])}, "scales"),
+    ):  # fmt: skip
+        with pytest.raises((TypeError, ValueError), match=name):
+            Problem((value, gradient), Quadratic(np.eye(2)), **options)
+
+
+def test_a_value_and_a_gradient_at_once_are_the_users():
+    both = FunctionObjective(gradient, value_and_gradient=lambda w: (value(w), gradient(w)))
+    batches = FunctionObjective(
+        lambda w, b: b * w, value_and_gradient=lambda w, b: (b * value(w), b * gradient(w)),
+        sample=lambda rng: 3.0,
+    )  # fmt: skip
+    for loss, batch, factor in ((both, None, 1.0), (batches, 3.0, 3.0)):
+        found = loss.value_and_gradient(np.ones(2), batch)
+        assert found[0] == 2 * factor
+        np.testing.assert_array_equal(found[1], 2 * factor)
+
+
 def test_what_is_refused():
     own = value, gradient
     with pytest.raises(TypeError, match="objective"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,7 +12,7 @@ import proxyprox as pp
 from proxyprox._util.arrays import digest
 from proxyprox.problems import MixedProxy, regularized
 from proxyprox.problems.combination import Combination
-from proxyprox.problems.identity import fingerprint
+from proxyprox.problems.identity import differences_of, fingerprint, identity_of
 from proxyprox.problems.protocols import Facts, HessianOf
 
 torch = pytest.importorskip("torch")
@@ -144,3 +146,29 @@ def test_fingerprints_tell_losses_apart_by_data_and_settings_alone():
     assert fingerprint(target().with_batch_size(3)) != fingerprint(target())
     assert fingerprint(MixedProxy([quadratic, functions], [1.0, 1.0])) is None
     assert digest(torch.ones(3, dtype=torch.float64)) == digest(np.ones(3))
+
+
+def test_a_saved_problem_is_compared_up_to_the_rounding_of_its_numbers():
+    target = pp.FunctionObjective(lambda w: w)
+    proxy = pp.FunctionProxy(float, np.negative)
+
+    def about(value, slope=1.0, seed=0):
+        problem = pp.Problem(target, proxy)
+        return identity_of(problem, LINE, seed, lambda: value, lambda w: slope * (w - 5.0))
+
+    saved = about(-2.0)
+    assert differences_of(saved, saved, "float64", True) == []
+    for now, dtype, where in (
+        (about(-2.0 * (1 + 1e-8)), "float64", ["loss"]),
+        (about(-2.0 * (1 + 1e-10)), "float64", []),
+        (about(-2.0, 1 + 1e-8), "float64", ["gradient"]),
+        (about(-2.0, 1 + 1e-10), "float64", []),
+        (about(-2.0, 1 + 2e-3), "float32", ["gradient"]),
+        (about(-2.0, 1 + 5e-4), "float32", []),
+        (about(-2.0, math.nan), "float64", []),
+        (about(3.0, 2.0, seed=1), "float64", ["gradient", "loss", "rng"]),
+    ):
+        found = differences_of(saved, now, dtype, True)
+        assert len(found) == len(where)
+        assert all(word in text for word, text in zip(where, found, strict=True))
+    assert len(differences_of(saved, about(3.0, 2.0, seed=1), "float64", False)) == 1

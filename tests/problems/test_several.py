@@ -8,7 +8,8 @@ import scipy.optimize
 
 import proxyprox as pp
 from proxyprox.problems import MixedProxy
-from proxyprox.problems.several import nonnegative_fit
+from proxyprox.problems.protocols import Secant
+from proxyprox.problems.several import Several, nonnegative_fit
 from tests.runs import assert_resumes
 
 RNG = np.random.default_rng(0)
@@ -58,6 +59,39 @@ def test_weights_of_quadratics_in_other_units_are_found():
     assert two_weight == pytest.approx(0.5, rel=0.6)
     assert seen[-1].shares[2] < 0.2
     assert seen[-1].explained > 0.9
+
+
+def test_weights_begin_with_equal_curvature_and_learn_from_a_secant():
+    P = np.diag([4.0, 1.0, 1.0])
+    one, flat = pp.Quadratic(P), pp.FunctionProxy(lambda w: 0.0, lambda w: 0 * w)
+    products = pp.FunctionProxy(one.value, one.gradient, hvp=lambda w, v: 2 * P @ v)
+    slopes = pp.FunctionProxy(one.value, lambda w: 3 * P @ w)
+    broken = pp.FunctionProxy(one.value, lambda w: np.nan * w)
+    several = Several({"1": one, "b": products, "c": slopes, "d": flat, "e": broken})
+    meter = lambda proxy, name: proxy  # noqa: E731
+    with pytest.warns(RuntimeWarning, match="proxy e"):
+        state = several.begin(np.ones(3), meter)
+    # Traces 6, 12 and 18; their median in place of none.
+    units = np.array([1 / 6, 1 / 12, 1 / 18, 1 / 12, 0.0])
+    np.testing.assert_allclose(state.units, units)
+    np.testing.assert_allclose(state.numbers, units / units.sum())
+    np.testing.assert_allclose(state.shares, np.array([1, 1, 1, 1, 0]) / 4)
+    two = Several([one, pp.Quadratic(np.diag([0.0, 0.0, 5.0]))])
+    state = two.begin(np.ones(3), meter)
+    ends = np.array([1.0, 2.0, 0.0]), np.zeros(3)
+    for factor, weight in ((10.0, 10.0), (-1.0, 0.0)):
+        secant = Secant(ends, tuple(factor * one.gradient(w) for w in ends), exact=True)
+        learnt = two.learn(state, [secant], 1, meter)
+        np.testing.assert_allclose(learnt.numbers, [weight, 0.0], atol=1e-9)
+        assert learnt.explained == pytest.approx(float(weight > 0))
+    assert isinstance(two.using(learnt, meter), pp.problems.Zero)
+    assert two.using(state, meter).value(np.ones(3)) > 0
+    # A secant of no length says nothing, and a first slope unlike the proxies' no more.
+    still = two.learn(state, [Secant(ends, (np.ones(3), np.ones(3)), exact=True)], 1, meter)
+    assert still.numbers == state.numbers
+    assert not still.leap
+    first = Secant(ends[:1], (np.array([-1.0, 3.0, -2.0]),), exact=True)
+    assert two.learn(state, [first], 1, meter).numbers == (0.0, 0.0)
 
 
 def test_useless_proxies_get_zero_and_the_good_ones_save_rounds():
