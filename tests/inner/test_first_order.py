@@ -1,8 +1,12 @@
 """Gradient descent: its formula, and when it gives up."""
 
-import numpy as np
+import math
 
-from proxyprox.inner import GradientDescent
+import numpy as np
+import pytest
+
+from proxyprox import FunctionProxy
+from proxyprox.inner import GradientDescent, Subproblem
 from proxyprox.inner.base import Patience
 from proxyprox.stopping import Steps
 
@@ -20,6 +24,15 @@ def test_a_step_is_plain_descent_and_an_implicit_one_of_another_size(solve, logi
         slope = phi.proxy.gradient(w) + phi.linear
         w = (inverse * w + c / phi.eta - slope) * 0.03
     np.testing.assert_allclose(got, w, rtol=1e-12)
+
+
+def test_a_step_is_halved_until_the_gradient_is_finite(solve):
+    proxy = FunctionProxy(lambda w: 0.0, lambda w: np.where(w < 2, w - 1, np.nan))
+    phi = Subproblem(proxy, np.zeros(1), np.zeros(1), math.inf)
+    # 100/64 is the first below two.
+    found = solve(GradientDescent(step_size=100.0), phi, Steps(1))
+    assert found.w == 100 / 64
+    assert found.progress.residual == pytest.approx(0.5625)
 
 
 def steps_borne(patience, residual):
