@@ -41,12 +41,12 @@ from typing import Any
 HOME = Path(__file__).resolve().parent.parent
 RECORD = "docs/results/mutants/mutants.json"
 # Tests and code of a folder that lie beside it: those of the rules and of the subproblem.
-BESIDE = {"inner": ("tests/test_stopping.py", "tests/test_subproblem.py")}
+BESIDE = {"inner": ("tests/test_scales.py", "tests/test_stopping.py", "tests/test_subproblem.py")}
 RULES = {"inner": ["src/proxyprox/stopping.py"]}
 # Tests in no folder that are about runs.
 OF_RUNS = [f"tests/test_{part}.py" for part in (
     "bad_oracles", "convergence", "minimize", "nonfinite_proxy", "observers", "outcome",
-    "recorded_criterion", "result", "run", "run_state", "safeguard", "scales", "start", "stopping",
+    "recorded_criterion", "result", "run", "run_state", "safeguard", "start", "stopping",
     "user_code", "values",
 )]  # fmt: skip
 # What is changed, and the tests that are to notice.

@@ -125,10 +125,3 @@ def test_the_bound_follows_the_curvature():
         phi = Subproblem(proxy, np.ones(12), np.zeros(12), math.inf)
         solve(phi, SMALLEST, memory, max_steps=150)
         assert 0.2 < memory["bound"] <= 2
-
-
-def test_steps_grow_with_the_root_of_the_condition():
-    for condition in (1e2, 1e4):
-        proxy = Quadratic(np.diag(np.geomspace(1 / condition, 1, 12)))
-        phi = Subproblem(proxy, np.ones(12), np.zeros(12), np.inf)
-        assert solve(phi, Residual(1e-6)).progress.steps < 25 * condition**0.5

@@ -150,22 +150,6 @@ def test_hard_subproblems_cost_no_more_than_they_did(solver, case, solve):
     assert all(took <= most for took, most in zip(spent, allowed, strict=True)), spent
 
 
-@pytest.mark.parametrize("solver", [LBFGS(), NewtonCG()], ids=lambda s: type(s).__name__)
-@pytest.mark.parametrize("unit", [1e-120, 1e120])
-def test_gradients_whose_squares_leave_float64_are_minimised_alike(solver, unit, solve):
-    proxy, centre, eta = HARD[0]
-    small = FunctionProxy(
-        lambda w: unit * proxy.value(w), lambda w: unit * proxy.gradient(w),
-        hvp=lambda w, v: unit * proxy.hvp(w, v),
-    )  # fmt: skip
-    plain, scaled = (
-        solve(solver, Subproblem(loss, np.zeros(3), centre, eta / size), Residual(1e-8 * size))
-        for loss, size in ((proxy, 1.0), (small, unit))
-    )
-    np.testing.assert_allclose(scaled.w, plain.w, rtol=1e-6)
-    assert scaled.progress.steps <= plain.progress.steps + 3
-
-
 GLM = logistic_regression(np.eye(3), [0, 1, 0])
 PLAIN = FunctionProxy(lambda w: 0.0, lambda w: w)
 CURVED = FunctionProxy(lambda w: 0.0, lambda w: w, hvp=lambda w, v: v, hessian=np.diag)

@@ -158,18 +158,6 @@ def test_fedred_is_its_loop(gamma):
     np.testing.assert_allclose(got, y, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("method", "batch", "steps"),
-    [(SVRP(0.5), 3, 200), (SVRP(), 3, 400), (PAGE(0.3, 0.25), 3, 300), (SAGA(0.1), 1, 800)],
-    ids=lambda item: type(item).__name__,
-)
-def test_no_floor_remains_on_a_finite_sum(method, batch, steps):
-    reduced = pp.minimize(problem(batch), method=method, steps=steps, rng=0)
-    plain = pp.minimize(problem(batch), method=pp.ProxyProx(0.3), steps=100, rng=0)
-    assert np.linalg.norm(reduced.w - BEST) < 1e-7
-    assert np.linalg.norm(plain.w - BEST) > 1e-2
-
-
 @pytest.mark.parametrize("values", [True, False])
 def test_a_measured_step_size_never_accepts_a_higher_loss(values):
     given, seen, etas = problem(1), [], []

@@ -10,7 +10,7 @@ import scipy.optimize
 
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
-from proxyprox.inner.exact import box_minimum, minimise_exactly
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.methods.quasi_newton import conjugate, usable
 from proxyprox.problems.combination import MixedProxy
 from tests.runs import logistic
@@ -154,23 +154,6 @@ def watched(target):
         lambda w: both(w)[1], value=lambda w: both(w)[0], value_and_gradient=both
     )
     return objective, asked
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_minimum_in_a_box_is_scipys(seed):
-    rng = np.random.default_rng(seed)
-    B, g = spectrum(rng, 9, 1e3), rng.normal(size=9)
-    low = np.where(rng.random(9) < 0.7, -rng.random(9), -np.inf)
-    high = np.where(rng.random(9) < 0.7, rng.random(9) * (rng.random(9) < 0.8), np.inf)
-    # A bound that rounding keeps off zero does not block the way.
-    low[0] = -1e-17
-    p = box_minimum(B, g, low, high)
-    found = scipy.optimize.lsq_linear(
-        np.linalg.cholesky(B).T, -np.linalg.solve(np.linalg.cholesky(B), g),
-        (low, np.maximum(high, low + 1e-300)), tol=1e-14, method="bvls",
-    )  # fmt: skip
-    assert ((p >= low) & (p <= high)).all()
-    np.testing.assert_allclose(p, found.x, atol=1e-6 * np.abs(p).max())
 
 
 @pytest.mark.parametrize("kind", ["quadratic", "logistic", "applied"])
