@@ -40,8 +40,12 @@ from typing import Any
 
 HOME = Path(__file__).resolve().parent.parent
 RECORD = "docs/results/mutants/mutants.json"
-# Tests and code of a folder that lie beside it: those of the rules and of the subproblem.
-BESIDE = {"inner": ("tests/test_scales.py", "tests/test_stopping.py", "tests/test_subproblem.py")}
+# Tests and code of a folder that lie beside it.
+BESIDE = {
+    "inner": ("tests/test_scales.py", "tests/test_stopping.py", "tests/test_subproblem.py"),
+    "methods": ("tests/test_equivalences.py",),
+    "problems": ("tests/test_value_functions.py",),
+}
 RULES = {"inner": ["src/proxyprox/stopping.py"]}
 # Tests in no folder that are about runs.
 OF_RUNS = [f"tests/test_{part}.py" for part in (
