@@ -11,7 +11,13 @@ import scipy.optimize
 import proxyprox as pp
 from proxyprox.inner.base import SolverPolicy
 from proxyprox.inner.exact import minimise_exactly
-from proxyprox.methods.quasi_newton import conjugate, usable
+from proxyprox.methods.quasi_newton import (
+    Curvature,
+    Metric,
+    QuasiNewtonPolicy,
+    conjugate,
+    usable,
+)
 from proxyprox.problems.combination import MixedProxy
 from tests.runs import logistic
 
@@ -519,6 +525,87 @@ def test_what_the_model_says_is_left_is_about_the_gap():
             assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
             # The way from w0 is known: what is left is the rest.
             assert whole - left == pytest.approx(target.value(start) - value)
+
+
+def test_without_values_the_start_is_chosen_by_the_trapezoidal_rule():
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        target, proxy = quadratics(4, seed=seed, error=5.0)
+        w0 = target.minimiser() + rng.normal(size=4) * rng.choice([0.3, 3.0])
+        run = pp.Run(pp.Problem(pp.FunctionObjective(target.gradient), proxy), w0, method=BFGS)
+        for point in (w0, proxy.minimiser()):
+            np.testing.assert_allclose(run.ask().points[0], point, rtol=1e-6)
+            advance(run, target, value=False)
+        # The rule is exact for quadratics; a way that begins uphill is not taken.
+        downhill = target.gradient(w0) @ (proxy.minimiser() - w0) < 0
+        lower = downhill and target.value(proxy.minimiser()) < target.value(w0)
+        chosen = proxy.minimiser() if lower else w0
+        np.testing.assert_allclose(run.state.method.w, chosen, rtol=1e-6)
+
+
+# -- the metric ------------------------------------------------------------------------------------
+
+
+def of_proxy(seed=0):
+    rng = np.random.default_rng(seed)
+    A = spectrum(rng, 5, 50.0)
+    curvature = Curvature(pp.Quadratic(A), np.zeros(5), np.ones(5), np.ones(5, dtype=bool))
+    return rng, A, np.linalg.norm(A), curvature
+
+
+def test_a_score_is_the_logarithm_of_two_curvatures_over_lengths():
+    for seed in range(5):
+        rng, A, unit, curvature = of_proxy(seed)
+        s, y = rng.normal(size=(2, 5))
+        y *= np.sign(s @ y)
+        metric = Metric(scale=0.7, shift=0.02, score=-1.5)
+        M = 0.7 * A + 0.02 * unit * np.eye(5)
+        gap = np.log((s @ M @ s) * (y @ np.linalg.solve(M, y)) / (s @ s) / (y @ y))
+        found = metric.scored(curvature, usable(s, y)).score
+        policy = QuasiNewtonPolicy
+        want = policy.fade * -1.5 + np.clip(gap, -policy.decisive, policy.decisive)
+        assert found == pytest.approx(want, rel=1e-9)
+    assert metric.scored(curvature, (0 * s, 0 * s, 0.0)) == metric
+
+
+@pytest.mark.parametrize("quadratic", [True, False])
+def test_the_fitted_metric_is_that_of_all_that_are_tried(quadratic):
+    rng, A, unit, curvature = of_proxy()
+    low, high, count = QuasiNewtonPolicy.grid
+    grid = [10.0 ** (low + (high - low) * k / (count - 1)) for k in range(count)]
+    for steep in (0.02, 0.6, 5.0):
+        pairs = pairs_of(steep * A + 0.1 * np.eye(5), 3, rng)
+        least = min(s @ A @ s / sy for s, _, sy in pairs)
+
+        def misfit(c, shift, pairs=pairs):
+            total = 0.0 if quadratic else QuasiNewtonPolicy.price * abs(np.log(c))
+            for age, (s, _, sy) in enumerate(reversed(pairs)):
+                ratio = (c * (s @ A @ s) + shift * unit * (s @ s)) / sy
+                total += QuasiNewtonPolicy.fade**age * (ratio - np.log(ratio))
+            return total + quadratic * 0.01 * np.log10(shift / grid[0])
+
+        tried = [c for c in grid[::2] if c * least >= 0.99 * min(least, 1.0)]
+        best = min((misfit(c, shift), c, shift) for c in tried for shift in grid)
+        now = Metric(shift=1e-3)
+        found = now.fitted(curvature, pairs, quadratic=quadratic)
+        assert found.scale == pytest.approx(best[1])
+        assert found.shift == pytest.approx(max(best[2], 0.0 if quadratic else 1e-4))
+        gain = misfit(now.scale, now.shift) - best[0]
+        if not quadratic:
+            for stay, kept in ((gain - 1e-6, False), (gain + 1e-6, True)):
+                fitted = now.fitted(curvature, pairs, quadratic=False, stay=max(stay, 1e-12))
+                assert (fitted == now) == kept
+    assert now.fitted(curvature, [], quadratic=quadratic) == now
+
+
+def test_a_promise_is_kept_by_the_smallest_shift():
+    rng, A, unit, curvature = of_proxy()
+    g, grid = rng.normal(size=5), np.logspace(*QuasiNewtonPolicy.grid)
+    gains = np.array([g @ np.linalg.solve(A + x * unit * np.eye(5), g) / 2 for x in grid])
+    for promise in (1.1 * gains[0], *np.sqrt(gains[[40, 90, 130]] * gains[[41, 91, 131]]), 1e-9):
+        kept = grid[gains <= promise]
+        want = kept[0] if len(kept) else grid[-1]
+        assert Metric().promised(curvature, g, promise).shift == pytest.approx(want)
 
 
 def pairs_of(A, count, rng):

@@ -27,7 +27,8 @@ def poisson():
 
 
 def silent(loss):
-    return pp.FunctionObjective(loss.gradient)
+    gradient = loss[1] if isinstance(loss, tuple) else loss.gradient
+    return pp.FunctionObjective(gradient)
 
 
 def curved(shift):
@@ -60,6 +61,12 @@ def hard():
         lambda w: 3 * np.sinh(3 * (w - 0.7)), value=lambda w: float(np.cosh(3 * (w - 0.7)).sum())
     )
     return target, pp.Quadratic(np.diag([0.1, 0.3, 1.0, 3.0]))
+
+
+def steep(scale):
+    """Return the gradients of a sum of cosh, and its flat proxy."""
+    target = pp.FunctionObjective(lambda w: scale * np.sinh(scale * (w - 0.5)))
+    return target, pp.Quadratic(np.diag([0.5, 1.0, 2.0]))
 
 
 def in_units(loss, kind):
@@ -98,6 +105,9 @@ CASES = {
     "quadratic, gradients alone": case(12, silent(quadratic(1)[0]), quadratic(1)[1], size=30),
     "curved": case(8, BENT, curved(0.9), size=2),
     "far proxy": case(14, BENT, curved(0.2), size=2),
+    "curved, gradients alone": case(10, silent(BENT), curved(0.9), size=2),
+    "far proxy, gradients alone": case(33, silent(BENT), curved(0.2), size=2),
+    "few line searches, gradients alone": case(10, *steep(2.0), size=3),
     "many line searches": case(16, *hard(), size=4),
     "none": case(18, L),
     "none, gradients alone": case(21, SILENT),
@@ -123,6 +133,8 @@ CASES = {
     "few pairs": case(71, L, BACKWARDS, memory=3),
     "own rows": case(12, MANY, **OWN),
     "own rows later": case(15, MANY, start_at_proxy=False, **OWN),
+    "own few rows": case(16, MANY, **{**OWN, "sample": 60, "worth": 2.0}, start_at_proxy=False),
+    "own rows of counts": case(10, W, size=5, sample=40, worth=1.0),
     "own rows in a box": case(9, MANY, bounds=BOX, **OWN),
 }
 
