@@ -43,27 +43,6 @@ def table(n=500, d=20):
     return logistic(n, d, np.geomspace(1, 0.1, d), 3, l2=1e-3)
 
 
-def rounds_of_lbfgs(target, start, least, memory=10):
-    """Return SciPy's rounds until the loss is within 1e-6 of the least."""
-    values = []
-
-    def both(w):
-        values.append(target.value(w))
-        return values[-1], target.gradient(w)
-
-    options = {"maxcor": memory, "ftol": 0.0, "gtol": 1e-10, "maxiter": 500}
-    scipy.optimize.minimize(both, start, jac=True, method="L-BFGS-B", options=options)
-    return 1 + next(k for k, value in enumerate(values) if value - least <= 1e-6)
-
-
-def rounds(problem, least, method=None, limit=200):
-    """Return the rounds of ``minimize`` until the loss is within 1e-6 of the least."""
-    result = pp.minimize(problem, method=method, tol=1e-10, steps=limit)
-    reached = np.flatnonzero(result.trace["value"] - least <= 1e-6)
-    assert len(reached), result.message
-    return 1 + int(reached[0])
-
-
 # -- quadratics ------------------------------------------------------------------------------------
 
 
@@ -368,32 +347,6 @@ def test_a_run_saved_in_the_middle_of_a_line_search_resumes_bit_for_bit(tmp_path
 
 
 # -- useless proxies -------------------------------------------------------------------------------
-
-
-def useless(target, kind):
-    proxy = target.subsample(100, rng=0)
-    X, labels = proxy.design.X, proxy.targets
-    if kind == "permuted":
-        order = np.random.default_rng(1).permutation(X.shape[1])
-        return pp.logistic_regression(X[:, order], labels, l2=1e-3)
-    if kind == "flipped":
-        return pp.logistic_regression(X, 1 - labels, l2=1e-3)
-    if kind == "negated":
-        return pp.FunctionProxy(
-            lambda w: -proxy.value(w), lambda w: -proxy.gradient(w),
-            hessian=lambda w: -proxy.hessian(w),
-        )  # fmt: skip
-    return MixedProxy([proxy], [float(kind)])
-
-
-@pytest.mark.parametrize("kind", ["none", "permuted", "flipped", "negated", "1e3", "1e-3"])
-def test_a_useless_proxy_costs_at_most_three_rounds(kind):
-    target = table()
-    start = np.zeros(target.dim)
-    least = target.value(minimise_exactly(target, np.zeros(target.dim)))
-    lbfgs = rounds_of_lbfgs(target, start, least)
-    proxies = [] if kind == "none" else [useless(target, kind)]
-    assert rounds(pp.Problem(target, *proxies), least) <= lbfgs + 3
 
 
 @pytest.mark.parametrize("family", ["poisson", "gamma"])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 import proxyprox as pp
+from proxyprox.inner.exact import minimise_exactly
 from proxyprox.problems import MixedProxy
 
 
@@ -53,6 +55,12 @@ def quadratic(seed, size=30):
     error = rng.normal(size=(size, size)) / size
     near = P + 0.05 * error @ error.T
     return pp.Quadratic((P + P.T) / 2, b=rng.normal(size=size)), pp.Quadratic((near + near.T) / 2)
+
+
+def negated(loss):
+    return pp.FunctionProxy(
+        lambda w: -loss.value(w), lambda w: -loss.gradient(w), hessian=lambda w: -loss.hessian(w)
+    )
 
 
 def hard():
@@ -115,6 +123,7 @@ CASES = {
     "curved without a proxy": case(13, BENT, size=2),
     "backwards": case(20, L, BACKWARDS),
     "flipped": case(13, L, FLIPPED),
+    "negated": case(12, L, negated(NEAR)),
     "flipped, gradients alone": case(13, SILENT, FLIPPED),
     "values and gradients": case(10, L, pp.FunctionProxy(NEAR.value, NEAR.gradient)),
     "products": case(10, L, pp.FunctionProxy(NEAR.value, NEAR.gradient, hvp=NEAR.hvp)),
@@ -145,3 +154,17 @@ def test_no_more_gradients_are_paid_than_were(name):
     result = pp.minimize(problem, w0, method=method, tol=1e-7)
     assert result.status is pp.Status.CONVERGED
     assert result.njev <= paid
+
+
+def test_useless_proxies_cost_few_rounds_more_than_none():
+    least = L.value(minimise_exactly(L, np.zeros(8)))
+    values = []
+    scipy.optimize.minimize(
+        lambda w: (values.append(L.value(w)) or values[-1], L.gradient(w)), np.zeros(8), jac=True,
+        method="L-BFGS-B", options={"ftol": 0.0, "gtol": 1e-10},
+    )  # fmt: skip
+    for name in ("none", "backwards", "flipped", "negated", "a thousandth", "a thousand times"):
+        problem, w0, method, _ = CASES[name]
+        ours = pp.minimize(problem, w0, method=method, tol=1e-10).trace["value"]
+        ours, rivals = (int(np.argmax(np.array(x) - least <= 1e-6)) for x in (ours, values))
+        assert ours <= rivals + 3, name
