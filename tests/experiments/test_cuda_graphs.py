@@ -24,23 +24,6 @@ def pictures(count=24, device="cpu", **options):
     return DeviceImages(pixels, labels, pad=2, device=device, **options), pixels, labels
 
 
-def test_a_pass_covers_the_subset_once_and_positions_are_saved():
-    data, _, _ = pictures()
-    plans = Plans(data, torch.arange(4, 16), 4, augment=True, seed=1)
-    seen = [plans.next() for _ in range(3)]
-    assert sorted(torch.cat(seen)[:, 0].tolist()) == list(range(4, 16))
-    plans.next()
-    saved = plans.state_dict()
-    expected = [plans.next() for _ in range(4)]
-    again = Plans(data, torch.arange(12), 4, augment=True, seed=9)
-    again.load_state_dict(saved)
-    assert all(torch.equal(a, again.next()) for a in expected)
-    with pytest.raises(ValueError, match="batch_size must be at most"):
-        Plans(data, torch.arange(3), 4, augment=False, seed=0)
-    with pytest.raises(ValueError, match="images must be uint8"):
-        DeviceImages(torch.zeros(2, 3), [0, 1])
-
-
 def network(device="cpu"):
     torch.manual_seed(0)
     layers = nn.Sequential(

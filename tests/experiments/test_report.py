@@ -5,14 +5,12 @@ import html.parser
 import math
 import platform
 import re
-import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.comparison import panels
-from experiments.figures import draw_panels, save_figures
 from experiments.report.page import write_report
 from experiments.report.summary import last_rows, summarise
 
@@ -87,23 +85,6 @@ def test_ends_and_levels(records):
         own = [row for row in rows if (row["panel"], row["method"]) == ("batch 256", method)]
         low = [r for r in own if r["suboptimality_median"] <= found["level"]]
         assert spent == min((r["target_gradients"] for r in low), default=None)
-
-
-def test_files_for_every_axis_there_is(records, tmp_path):
-    few = [p for p in records if p["panel"] == "batch 256" and p["method"] != "SGD"]
-    rows = summarise(few, costs=("proxy_gradients",))
-    paths = save_figures(tmp_path, rows)
-    names = [f"figure_{x}.{kind}" for x in ("target_gradients", "proxy_gradients")
-             for kind in ("png", "svg")]  # fmt: skip
-    assert [path.name for path in paths] == names
-    assert paths[0].read_bytes().startswith(b"\x89PNG")
-    assert ET.parse(paths[1]).getroot().tag.endswith("svg")
-    before = paths[1].read_bytes()
-    free = [{**row, "proxy_gradients": 0} for row in rows]
-    assert len(save_figures(tmp_path, free)) == 2
-    assert paths[1].read_bytes() == before
-    with pytest.raises(ValueError, match="rows"):
-        draw_panels([])
 
 
 EVIL = '</script><script>alert("x")</script>&<b>'

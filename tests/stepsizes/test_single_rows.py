@@ -112,23 +112,6 @@ def test_rows_that_share_no_column_do_not_make_a_long_step(batch, kind):
         assert loss.value(pp.minimize(pp.Problem(loss, proxy), loss.zeros(), **call).w) < start
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["gamma", "poisson"])
-def test_means_over_three_decades_are_left_stable(family):
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(1000, 8)) / np.sqrt(8)
-    log = X @ rng.normal(size=8)
-    means = 1000 ** np.clip((log - log.min()) / np.ptp(log), 0, 1)
-    y = rng.poisson(means) if family == "poisson" else rng.gamma(2.0, means / 2)
-    fit = pp.poisson_regression if family == "poisson" else pp.gamma_regression
-    loss = fit(X, y, intercept=True, l2=1e-4, batch_size=4)
-    start, least = loss.value(loss.zeros()), loss.value(minimiser(loss))
-    for seed in range(6):
-        problem = pp.Problem(loss, loss.subsample(100, rng=seed))
-        found = pp.minimize(problem, loss.zeros(), method=pp.ProxyProx("auto"), steps=150, rng=seed)
-        assert loss.value(found.w) - least < 0.1 * (start - least)
-
-
 # -- the parts ------------------------------------------------------------------------------
 
 
@@ -170,33 +153,3 @@ def test_a_row_drawn_twice_is_not_an_exact_gradient():
     halves = [tuple(loss.gradient(w, half) for half in query.halves) for w in query.points]
     run.tell([sum(pair) / 2 for pair in halves], halves=halves)
     assert not run.state.step_size.exact
-
-
-# -- what is proven ---------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.1, 0.3])
-def test_the_bound_for_noise_that_grows_holds(share):
-    """Rows of least squares, δ = 0, the newest difference alone, a constant η."""
-    rng = np.random.default_rng(3)
-    loss, K = squares(6, 1, seed=3), 60
-    w_star = minimiser(loss)
-    X = loss.design.X
-    growth = (X**2).sum(1).max()
-    eta = share / growth
-    residuals = X @ w_star - loss.targets
-    sigma = ((X * residuals[:, None]) ** 2).sum(1).mean()
-    first = -loss.gradient(np.zeros(6)) @ w_star
-    B = w_star @ w_star
-    bound = (B / (2 * eta) + 2 * share * first + 2 * K * eta * sigma) / ((1 - 2 * share) * K)
-    problem, method = (
-        pp.Problem(loss, loss.label_free()),
-        pp.ProxyProx(eta, pp.corrections.EMA(1.0)),
-    )
-    call = {"method": method, "steps": K, "averaging": pp.averaging.Uniform()}
-    call["stop"] = pp.stopping.Residual(1e-9)
-    gaps = [
-        loss.value(pp.minimize(problem, **call, rng=rng).w) - loss.value(w_star) for _ in range(30)
-    ]
-    assert np.mean(gaps) < bound

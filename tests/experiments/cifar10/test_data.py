@@ -69,17 +69,6 @@ def encoded(colour, kind):
     return buffer.getvalue()
 
 
-def test_a_folder_of_images(tmp_path):
-    for part in ("train", "test"):
-        for i, name in enumerate(data.CLASSES):
-            place = tmp_path / data.FOLDER / part / name
-            place.mkdir(parents=True)
-            (place / "0001.png").write_bytes(encoded((i, 0, 255), "PNG"))
-    images = data.load(tmp_path)
-    assert images.train_labels.tolist() == list(range(10))
-    assert images.train[7, 5, 5].tolist() == [7, 0, 255]
-
-
 def jpegs(path, per_class):
     with tarfile.open(path, "w:xz") as tar:
         for part, count in per_class.items():
