@@ -112,6 +112,18 @@ def test_rows_that_share_no_column_do_not_make_a_long_step(batch, kind):
         assert loss.value(pp.minimize(pp.Problem(loss, proxy), loss.zeros(), **call).w) < start
 
 
+def test_a_batch_beside_the_probe_says_nothing_about_the_growth_of_noise():
+    rng = np.random.default_rng(202)
+    shares = 1 / np.arange(1, 31)
+    columns = rng.choice(30, p=shares / shares.sum(), size=(3000, 3)) + 30 * np.arange(3)
+    X = np.eye(90)[columns].sum(axis=1)
+    y = X @ rng.normal(size=90) - 0.5 + rng.logistic(size=3000) > 0
+    loss = pp.logistic_regression(X, y, l2=1e-4, batch_size=4)
+    problem = pp.Problem(loss, loss.subsample(300, rng=np.random.default_rng([5, 2])))
+    result = pp.minimize(problem, loss.zeros(), method=pp.ProxyProx("auto"), steps=15, rng=5)
+    assert loss.value(result.last) < 1.2 * loss.value(loss.zeros())
+
+
 # -- the parts ------------------------------------------------------------------------------
 
 

@@ -106,7 +106,8 @@ class AutoStepPolicy:
         Steps after a leap during which ℓ limits η in place of the distance travelled.
     surprise : float
         How many times what is explained is believed of a difference; how many times ℓ may grow by
-        one measurement, and how many times the way so far noise may move the iterate meanwhile.
+        one measurement after the leaps, and how many times the way so far noise may move the
+        iterate meanwhile.
     every : int
         Batches are evaluated at the point before in each of the first steps, this many, and then in
         every step whose number it divides.
@@ -265,7 +266,7 @@ class Growth:
     level: float = 0.0
     shown: bool = False
 
-    def with_batch(self, signals: Signals, noise: float) -> Growth:
+    def with_batch(self, signals: Signals, noise: float, leaping: bool) -> Growth:
         r"""Update ℓ with a batch that was evaluated at both ends of the last step s.
 
         .. math:: \ell = \frac{\sum \|\xi(w_k) - \xi(w_{k-1})\|^2 / \|s\|^2}
@@ -293,7 +294,9 @@ class Growth:
         curvature = past * self.curvature + max(0.0, dot(whole, step) / squared)
         noise_change = past * self.noise_change + dot(change, change) / squared
         value = noise_change / curvature if curvature > 0 else self.value
-        value = min(value, POLICY.surprise * self.value or math.inf)
+        if not leaping:
+            # Before, ℓ may be of rows that share no column with the probe, and bounds nothing.
+            value = min(value, POLICY.surprise * self.value or math.inf)
         apart = norm(change) > rounding * norm(whole)
         return Growth(value, noise_change, curvature, seen.k, noise, apart)
 
@@ -503,7 +506,7 @@ class AutoStep(StepSize):
         excess = 1.0 if exact else self._excess(state, signals)
         newest = noise_of(state, signals) / square(excess)
         noise = state.noise.with_batch(k, newest, seen.noise is not None)
-        growth = state.growth.with_batch(signals, noise.recent)
+        growth = state.growth.with_batch(signals, noise.recent, old.leaps.going)
         if signals.step is not None and state.linear is not None:
             # With a penalty, the step to w has shown a subgradient of it; else this is rounding.
             gradient = signals.difference - state.linear - signals.step / state.eta
