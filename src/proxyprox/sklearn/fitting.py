@@ -275,19 +275,14 @@ class Fit:
 
     # -- cross-validation ---------------------------------------------------------------------
 
-    @cached_property
+    @property
     def evidence(self) -> float:
-        """How many labels the held-out ones count for.
-
-        Labels of unequal classes tell as much as fewer of equal ones: the variance of what they
-        say of the classes' difference is the sum of 1/n over the classes.
-        """
+        """How many labels the held-out ones count for: few of a rare class tell little."""
         rows, weights = self.rows, self.rows.weights
         if not self.plain.family.classifier:
             return float(weights.sum())
         _, codes = np.unique(rows.y, return_inverse=True)
-        counts = np.bincount(codes, weights=weights)
-        return float(len(counts) ** 2 / (1 / counts).sum())
+        return inference.evidence_of(np.bincount(codes, weights=weights))
 
     def _cross_validate(self) -> tuple[list[Trial], Shares]:
         """Return the trials, the chosen one first, and the shares of all points.
@@ -312,9 +307,9 @@ class Fit:
                 # Of an unknown dispersion the most likely one: the mean deviance. It is zero if
                 # held-out numbers are all alike.
                 likelihood = (max(lowest, 1e-300) / np.maximum(curve, 1e-300)) ** (n / 2)
-            # Mixtures are expected as often as all else together: who has a teacher believes it.
-            alike = len(ways) - 1 if way == "mixed" else 1
-            shares[way] = alike * self.expected(way) * likelihood
+            # Who has a teacher believes it: mixtures are expected twice as often as all else.
+            often = 2 * (len(ways) - 1) if way == "mixed" else 1
+            shares[way] = often * self.expected(way) * likelihood
         trials = [
             Trial(way, place := int(shares[way].argmax()), curve, losses[place], predicted[place])
             for way, (curve, losses, predicted) in found.items()

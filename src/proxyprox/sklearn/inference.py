@@ -180,6 +180,38 @@ def soft_loss(
     return Combination([free], [1.0], tilt=np.ravel(design.pull(gap)) / design.rows)
 
 
+def evidence_of(counts: Array) -> float:
+    """Return how many labels of equal classes tell as much as some of unequal ones.
+
+    The variance of what they tell of the classes' difference is the sum of 1/n over the classes.
+    """
+    return float(len(counts) ** 2 / (1 / np.maximum(counts, 1e-300)).sum())
+
+
+def student_strength(design: Design, family: Family, answers: Array, weights: Array) -> float:
+    """Return the L2 strength of the student: scikit-learn's default, or a larger one.
+
+    A student must predict the answers on a held-out third of the rows better than a constant does:
+    that of a useless teacher, if it is sharp, says much and knows nothing. With many rows for each
+    parameter the strength hardly matters.
+    """
+    unit, rows = strength_unit(design.X, weights), np.flatnonzero(weights)
+    if len(rows) > FITTING.few * design.width * family.outputs or len(rows) < 3:
+        return unit
+    test, train = np.split(np.random.default_rng(0).permutation(rows), [len(rows) // 3])
+    fitted, held_out = (
+        (design.take(part), family, answers[part], weights[part]) for part in (train, test)
+    )
+    judge = soft_loss(*held_out)
+    student, losses = np.zeros(judge.dim), dict[float, float]()
+    for strength in [*(each for each in FITTING.strengths if each > 1), 1.0]:
+        student = minimise(soft_loss(*fitted, l2=strength * unit), student, tol=1e-7)
+        losses[strength] = float(judge.value(student))
+    # The strongest leaves hardly more than a constant.
+    constant = losses[FITTING.strengths[0]]
+    return unit * min(strength for strength, loss in losses.items() if loss <= constant)
+
+
 def read_teacher(
     family: Family, rows: Labelled, given: Any, settings: Any
 ) -> tuple[Teacher | None, Worth | None, list[str]]:
@@ -232,7 +264,10 @@ def teacher_of(
     weights = weights if known is None else known
     design = Design(where, intercept=intercept, checked=True)
     exact = soft_loss(design, family, there, weights)
-    ridge = strength_unit(where, weights)
+    # Mixtures are fits to the labelled rows, too.
+    count = float(weights.sum())
+    ridge = student_strength(design, family, there, weights)
+    ridge *= count / (count + float(rows.weights.sum()))
     held = soft_loss(design, family, there, weights, l2=ridge)
     student = minimise(held, np.zeros(held.dim), tol=1e-10)
     own = Design(rows.X, intercept=intercept, checked=True)

@@ -7,7 +7,7 @@ import math
 import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -403,13 +403,13 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def _lock(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = locked(path)
+        held = ExitStack()
         try:
-            lock.__enter__()
+            held.enter_context(locked(path))
         except LockedError as error:
             text = f"The journal of labels {error}: close the budget that has it."
             raise JournalError(text) from error
-        self._unlock = weakref.finalize(self, lock.__exit__)
+        self._unlock = weakref.finalize(self, held.close)
 
     def _replay(self, event: durable.Event) -> None:
         """Count what the journal holds, and refuse one of another pool or of other settings."""
