@@ -33,7 +33,7 @@ from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 from proxyprox.sklearn.labelling import fit_to_labels
 
 MARKS, BATCH, POOL = (40, 60, 100), 20, 1000
-CRITERIA = ("uniform", "uncertainty", "margin alone", "margin")
+CRITERIA = ("uniform", "margin alone", "margin")
 ALL = (*CRITERIA, "LogisticRegression", "LogisticRegressionCV", "SelfTrainingClassifier")
 
 Table = tuple[Any, np.ndarray]
@@ -102,7 +102,7 @@ def by_margin(X: Any, y: np.ndarray, seed: int, uniform: float) -> Any:
             rows = rng.permutation(left)
         bought = np.concatenate([bought, rows[:BATCH]])
         if len(np.unique(y[bought])) > 1:
-            model = fit_to_labels(ProxyLogisticRegression(cv=3), X, bought, y[bought], None, None)
+            model = fit_to_labels(ProxyLogisticRegression(cv=3), X, bought, y[bought], None)
         yield len(bought), model
 
 

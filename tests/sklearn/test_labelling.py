@@ -11,7 +11,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from proxyprox._util.journal import Journal
+from proxyprox._util.journal import Event, Journal
 from proxyprox.sklearn import JournalError, LabelBudget, ProxyLogisticRegression, ProxyRidge
 
 pytestmark = pytest.mark.filterwarnings("ignore:The least populated class")
@@ -52,7 +52,7 @@ def test_asking_again_changes_nothing_and_answers_may_come_one_by_one(pool):
     assert not set(budget.ask().tolist()) & set(rows.tolist())
 
 
-@pytest.mark.parametrize("criterion", ["uniform", "margin", "uncertainty"])
+@pytest.mark.parametrize("criterion", ["uniform", "margin"])
 def test_a_run_spends_the_budget_on_answers(pool, path, criterion):
     X, y = pool
     asked = []
@@ -85,28 +85,13 @@ def test_a_run_spends_the_budget_on_answers(pool, path, criterion):
 
 def test_margin_takes_the_rows_that_the_model_is_least_sure_of(pool):
     X, y = pool
-    budget = LabelBudget(QUICK, X, budget=60, batch_size=20, criterion="margin", floor=0.25)
+    budget = LabelBudget(QUICK, X, budget=60, batch_size=20, criterion="margin")
     budget.tell(budget.ask(), y[budget.ask()])
     gaps = np.abs(budget.fit().predict_proba(X)[:, 1] - 0.5)
     left = [row for row in np.argsort(gaps) if row not in budget.labels]
     rows = budget.ask().tolist()
     assert set(left[:15]) <= set(rows)
     assert len(set(rows)) == 20
-    assert (budget.weights[rows] == 1).all()
-
-
-def test_weighted_gradients_are_unbiased(pool):
-    X, y = pool
-    row_gradients, means = X * (expit(X @ [0.3, 0.1, 0.0]) - y)[:, None], []
-    for seed in range(60):
-        budget = budget_of(X, budget=300, batch_size=20, rng=seed, criterion="uncertainty")
-        budget.add(range(20), y[:20])
-        budget.weights[:] = 0.0
-        budget.ask()
-        means.append(budget.weights @ row_gradients / 20)
-    error = np.std(means, axis=0) / np.sqrt(60)
-    assert (np.abs(np.mean(means, axis=0) - row_gradients.mean(axis=0)) < 4 * error).all()
-    assert budget.weights.max() <= 4 * 20
 
 
 @pytest.mark.slow
@@ -155,9 +140,8 @@ def test_what_is_refused(pool):
     for estimator in (RandomForestClassifier(), other, GridSearchCV(QUICK, {})):
         with pytest.raises(TypeError, match="estimator"):
             LabelBudget(estimator, X, budget=9)
-    for criterion in ("uncertainty", "margin"):
-        with pytest.raises(TypeError, match="criterion"):
-            LabelBudget(ProxyRidge(cv=2), X, budget=30, criterion=criterion)
+    with pytest.raises(TypeError, match="criterion"):
+        LabelBudget(ProxyRidge(cv=2), X, budget=30, criterion="margin")
 
 
 def test_marks_and_blanks_are_no_answers(pool):
@@ -195,7 +179,7 @@ def test_answers_are_taken_back_in_turn(pool):
     assert budget.ask()[0] == order[0]
 
 
-@pytest.mark.parametrize("criterion", ["uniform", "uncertainty"])
+@pytest.mark.parametrize("criterion", ["uniform", "margin"])
 def test_labels_that_are_there_already_cost_nothing(pool, criterion):
     X, y = pool
     budget = budget_of(X, criterion=criterion)
@@ -204,7 +188,6 @@ def test_labels_that_are_there_already_cost_nothing(pool, criterion):
     assert not budget.unbiased
     model = budget.run(lambda rows: y[rows])
     assert (budget.spent, model.n_labels_) == (10, 49)
-    assert (budget.weights[sorted(budget.labels)] > 0).all()
     assert budget.undo() not in range(40)
     whole = budget_of(X[:20])
     whole.add(range(20), y[:20])
@@ -240,7 +223,7 @@ def test_labels_paid_for_survive_an_error(pool):
 
 def test_every_kind_of_entry_is_resumed(pool, path):
     X, y = pool
-    budget = budget_of(X, path, answers=5, criterion="uncertainty")
+    budget = budget_of(X, path, answers=5, criterion="margin")
     first = budget.last
     budget.undo()
     budget.tell(budget.ask()[1:2], [None])
@@ -249,15 +232,14 @@ def test_every_kind_of_entry_is_resumed(pool, path):
         budget.comment(row, text)
     assert budget.comments == {200: "odd"}
     budget.close()
-    again = budget_of(X, path, criterion="uncertainty")
+    again = budget_of(X, path, criterion="margin")
     for name in ("labels", "declined", "comments", "spent", "last", "unbiased"):
         assert getattr(again, name) == getattr(budget, name)
     assert again.ask().tolist() == budget.ask().tolist()
     assert again.ask()[0] == first
-    np.testing.assert_array_equal(again.weights, budget.weights)
     assert again.undo() == budget.last
     # What is drawn after a resume is what would have been drawn.
-    options = {"budget": 30, "batch_size": 10, "criterion": "uncertainty"}
+    options = {"budget": 30, "batch_size": 10, "criterion": "margin"}
     whole = LabelBudget(QUICK, X, **options)
     whole.run(lambda rows: y[rows])
     other = path.with_name("other")
@@ -266,7 +248,6 @@ def test_every_kind_of_entry_is_resumed(pool, path):
     resumed = LabelBudget(QUICK, X, path=other, **options)
     resumed.run(lambda rows: y[rows])
     assert resumed.labels == whole.labels
-    np.testing.assert_array_equal(resumed.weights, whole.weights)
 
 
 def test_files_of_something_else_are_refused(pool, tmp_path):
@@ -279,6 +260,15 @@ def test_files_of_something_else_are_refused(pool, tmp_path):
         for other, word in ((X[100:200], "data: there"), (X, "rows: there 100, now 300")):
             with pytest.raises(JournalError, match=word):
                 budget_of(form(other), file)
+
+
+def test_answers_of_the_criterion_that_left_are_refused(pool, path):
+    X, _ = pool
+    content = {"rows": 300, "criterion": "uncertainty", "seed": 0, "floor": 0.25, "data": "mine"}
+    first = [Event("settings", content=content)]
+    Journal(path, "journal of labels", JournalError, lambda event: None, first=first)
+    with pytest.raises(JournalError, match="export its labels"):
+        budget_of(X, path, about={"data": "mine"})
 
 
 def test_one_budget_writes_at_a_time(pool, path):
@@ -323,7 +313,7 @@ def test_entries_that_this_package_never_writes_are_refused(pool, path):
     with budget_of(X, path, about=about) as budget:
         budget.tell(int(budget.ask()[0]), "yes")
     before = path.read_bytes()
-    for entry in ({}, "yes", {"draw": [300], "weights": [1.0]}, {"row": [1], "label": "yes"}):
+    for entry in ({}, "yes", {"draw": [300]}, {"row": [1], "label": "yes"}):
         journal = Journal(path, "journal of labels", JournalError, lambda event: None)
         with journal.transaction() as append:
             append("entry", content=entry)

@@ -27,7 +27,8 @@ from proxyprox.sklearn.inputs import FLOATS, is_missing
 
 Array = Any
 Entry = dict[str, Any]
-CRITERIA = ("uniform", "margin", "uncertainty")
+CRITERIA = ("uniform", "margin")
+UNIFORM = 0.25  # share of uniform draws beside those of "margin"
 
 
 # -- the pool and the fit -----------------------------------------------------------------------
@@ -51,23 +52,21 @@ def pool_of(X: Any, estimator: Any) -> Any:
     return X
 
 
-def fit_to_labels(
-    estimator: Any, X: Any, bought: Array, y: Array, weights: Array | None, teacher: Array | None
-) -> Any:
+def fit_to_labels(estimator: Any, X: Any, bought: Array, y: Array, teacher: Array | None) -> Any:
     """Return a clone fitted to the bought rows, with a teacher's answers on the others."""
     model = clone(estimator)
     if hasattr(model, "unlabelled"):
         model.set_params(unlabelled=None)
     own, rest = _safe_indexing(X, bought), np.setdiff1d(np.arange(X.shape[0]), bought)
     if teacher is None:
-        return model.fit(own, y, weights)
+        return model.fit(own, y)
     # Answers that no label can confirm yet, and rows without one, are left out.
     known = np.isin(teacher, np.unique(y))
     rest = rest[known[rest]]
     if not len(rest):
-        return model.fit(own, y, weights)
+        return model.fit(own, y)
     paired = np.concatenate([bought, rest]) if known[bought].all() else rest
-    return model.fit(own, y, weights, _safe_indexing(X, rest), teacher[paired].astype(y.dtype))
+    return model.fit(own, y, None, _safe_indexing(X, rest), teacher[paired].astype(y.dtype))
 
 
 # -- the journal --------------------------------------------------------------------------------
@@ -76,9 +75,9 @@ def fit_to_labels(
 class JournalError(ValueError):
     """A journal is closed, belongs to other data or settings, or holds what cannot be used.
 
-    A journal's entries are {"draw": rows, "weights": weights}, {"row": row, "label": label}, the
-    same with "given" for a label that was not asked for, {"undo": row} or {"comment": text, "of":
-    row}. What was added is on disk when the call returns, and a kill loses none of it.
+    A journal's entries are {"draw": rows}, {"row": row, "label": label}, the same with "given" for
+    a label that was not asked for, {"undo": row} or {"comment": text, "of": row}. What was added is
+    on disk when the call returns, and a kill loses none of it.
     """
 
 
@@ -108,15 +107,11 @@ def answers_of(labels: Any, estimator: Any, classes: Any) -> list[Any]:
 
 
 class LabelBudget(AbstractContextManager["LabelBudget"]):
-    r"""The labels of a pool of rows, bought in batches.
+    """The labels of a pool of rows, bought in batches.
 
-    Rows are drawn uniformly without replacement, or, with "uncertainty", with probabilities ``q_i``
-    in proportion to the standard deviation of their labels under the model; a drawn row then counts
-    ``1/(N q_i)`` in the fit, so that its gradient stays unbiased for the whole pool. Such rows are
-    drawn with replacement, and one that is drawn again counts more but is not asked about again: a
-    batch may therefore come out smaller than ``batch_size``. With "margin" the rows are taken whose
-    two likeliest classes are closest, and all count the same: better predictions for as many
-    labels, but the rows no longer stand for the pool.
+    Rows are drawn uniformly without replacement. With "margin" three quarters of them are the rows
+    whose two likeliest classes are closest: better predictions for as many labels, but the rows no
+    longer stand for the pool.
 
     Parameters
     ----------
@@ -127,11 +122,9 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     budget : int
         Labels that may be bought; more than N buy all N rows.
     batch_size : int
-        Rows drawn at a time; repeats among them are not asked about again.
+        Rows drawn at a time.
     criterion : str
-        "uniform", or "margin" or "uncertainty" of classifiers.
-    floor : float
-        Share of uniform draws in the others, in (0, 1]: no weight exceeds ``1/floor``.
+        "uniform", or "margin" of classifiers.
     least_gain : float, optional
         Stop when a hundred more labels are expected to lower the loss by less than this.
     path : path-like, optional
@@ -157,8 +150,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         asked again and cost nothing.
     comments : dict
         What was remarked on rows, by row number.
-    weights : array of shape (N,)
-        What each drawn row counts, zero for rows that were not drawn.
     path : Path or None
         Where the answers are.
 
@@ -183,7 +174,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         budget: int,
         batch_size: int = 25,
         criterion: str = "uniform",
-        floor: float = 0.25,
         least_gain: float | None = None,
         path: str | os.PathLike[str] | None = None,
         rng: int = 0,
@@ -201,7 +191,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.criterion = check.one_of("criterion", criterion, CRITERIA)
         if criterion != "uniform" and not is_classifier(estimator):
             raise TypeError(message("criterion", criterion, '"uniform" for a regressor'))
-        self.floor = check.fraction("floor", floor)
         self.least_gain = None if least_gain is None else check.positive("least_gain", least_gain)
         if teacher is not None:
             teacher = np.array(check.as_list("teacher", teacher, "a list of answers"), dtype=object)
@@ -211,7 +200,6 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self.comments: dict[int, str] = {}
         # Of each row the last answer, and whether it was there without being asked for.
         self._answers: dict[int, tuple[Any, bool]] = {}
-        self.weights = np.zeros(self.rows)
         self._draws = 0
         self._open: list[int] = []
         self._fitted: Any = None
@@ -219,7 +207,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         self._classes = about.get("classes")
         self.path = None if path is None else check.file_path("path", path)
         settings = {"rows": self.rows, "criterion": criterion, "seed": self._seed,
-                    "floor": self.floor, **about}  # fmt: skip
+                    "floor": UNIFORM, **about}  # fmt: skip
         if self.path is not None:
             if "data" not in settings:
                 settings["data"] = data_digest(self.X)
@@ -262,8 +250,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     def ask(self) -> Array:
         """Return the rows whose labels are wanted; asking again does not change them."""
-        while not self._open and self.finished is None:
-            # Rows that a criterion draws again cost nothing, so a batch may come out empty.
+        if not self._open and self.finished is None:
             self._draw()
         # A draw made under a larger budget may leave more rows open than this one pays for.
         return np.array(self._open[: max(self.budget - self.spent, 0)], dtype=int)
@@ -333,8 +320,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
 
     @property
     def unbiased(self) -> bool:
-        """Whether the labelled rows, with their weights, stand for the pool."""
-        return self.criterion != "margin" and self.spent == len(self.labels)
+        """Whether the labelled rows stand for the pool."""
+        return self.criterion == "uniform" and self.spent == len(self.labels)
 
     @property
     def finished(self) -> str | None:
@@ -375,8 +362,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             if not len(bought):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
             y = np.array([self.labels[int(row)] for row in bought])
-            weights = None if self.criterion == "uniform" else self.weights[bought]
-            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, weights, self.teacher)
+            self._fitted = fit_to_labels(self.estimator, self.X, bought, y, self.teacher)
         return self._fitted
 
     def expected_gain(self, labels: int = 100) -> float:
@@ -424,7 +410,12 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         ]
         if differences:
             text = f"{self.path} holds labels for something else ({'; '.join(differences)})"
-            raise JournalError(f"{text}: choose another file, or repeat its settings.")
+            remedy = "choose another file, or repeat its settings"
+            if there.get("criterion") not in CRITERIA:
+                remedy = (
+                    "export its labels with the version that wrote it, and add them to a new file"
+                )
+            raise JournalError(f"{text}: {remedy}.")
 
     # -- internals --------------------------------------------------------------------------
 
@@ -442,38 +433,22 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         # Each batch has randomness of its own: a resumed budget draws what it would have drawn.
         rng = np.random.default_rng([self._seed, self._draws])
         wanted = min(self.batch_size, self.budget - self.spent)
-        scores = self._scores()
-        if self.criterion != "uncertainty":
-            left, best = np.setdiff1d(np.arange(self.rows), [*self._answers]), []
-            if scores is not None:
-                order = left[np.argsort(-scores[left], kind="stable")]
-                best = order[: wanted - int(self.floor * wanted)].tolist()
-                left = np.setdiff1d(left, best)
-            rows = rng.choice(left, min(wanted - len(best), len(left)), replace=False)
-            rows = np.array([*best, *rows], dtype=int)
-            weights = np.ones(len(rows))
-        else:
-            q = np.full(self.rows, 1 / self.rows)
-            if scores is not None:
-                q = (1 - self.floor) * scores / scores.sum() + self.floor * q
-            rows = rng.choice(self.rows, wanted, p=q)
-            weights = 1 / (self.rows * q[rows])
-        self._record([{"draw": rows.tolist(), "weights": weights.tolist()}])
+        left = np.setdiff1d(np.arange(self.rows), [*self._answers])
+        best = self._least_sure(left)[: wanted - int(UNIFORM * wanted)]
+        rest = np.setdiff1d(left, best)
+        others = rng.choice(rest, min(wanted - len(best), len(rest)), replace=False)
+        self._record([{"draw": [*best.tolist(), *others.tolist()]}])
 
-    def _scores(self) -> Array | None:
-        """Return how unsure the model is of each row, None if all are to be alike."""
+    def _least_sure(self, rows: Array) -> Array:
+        """Return the rows, the least sure first; none if the criterion or labels say nothing."""
         if self.criterion == "uniform":
-            return None
+            return rows[:0]
         try:
-            chances = np.sort(self.fit().predict_proba(self.X), axis=1)
+            chances = np.sort(self.fit().predict_proba(self.X), axis=1)[rows]
         except ValueError:
             # Labels of one class only.
-            return None
-        if self.criterion == "margin":
-            scores = 1 - (chances[:, -1] - chances[:, -2])
-        else:
-            scores = np.sqrt(np.maximum(1 - np.sum(chances**2, axis=1), 0.0))
-        return scores if scores.any() else None
+            return rows[:0]
+        return rows[np.argsort(chances[:, -1] - chances[:, -2], kind="stable")]
 
     def _record(self, entries: Sequence[Entry]) -> None:
         """Put entries into the journal, which counts them once they are on disk."""
@@ -491,9 +466,8 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
             return
         if "draw" in entry:
             self._draws += 1
-            np.add.at(self.weights, np.array(entry["draw"], dtype=int), entry["weights"])
-            new = (row for row in entry["draw"] if row not in self._answers)
-            self._open = list(dict.fromkeys(new))
+            drawn = np.arange(self.rows)[entry["draw"]].tolist()
+            self._open = [row for row in drawn if row not in self._answers]
             return
         row = entry["undo"] if "undo" in entry else entry["row"]
         self._fitted = None
@@ -503,10 +477,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         if "undo" in entry:
             self._open = [row, *self._open]
             return
-        given = "given" in entry
-        self._answers[row] = entry["label"], given
-        if given and entry["label"] is not None:
-            self.weights[row] = self.weights[row] or 1.0
+        self._answers[row] = entry["label"], "given" in entry
 
 
 def data_digest(X: Any) -> str:

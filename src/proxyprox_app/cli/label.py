@@ -68,9 +68,9 @@ def label(
 
     A classifier is fitted to the answers with all rows as proxy, and the rows that it is least
     sure of are asked about next, with some at random among them. What it expected is shown after
-    each answer, and what more labels would bring at the end. --criterion is margin, uniform
-    or uncertainty; uniform gives an interval for the share of a class, too. --least-gain stops
-    when 100 more labels would lower the loss by less.
+    each answer, and what more labels would bring at the end. --criterion is margin or
+    uniform, which gives an interval for the share of a class, too. --least-gain stops when 100
+    more labels would lower the loss by less.
 
     Columns may be numbers, categories, text or dates, with gaps; --as zip=category says which.
     You are shown all of them, and all but identifiers are features; --show, --hide and --as
