@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted
 from proxyprox._util.validation import message
 from proxyprox.advice.choice import Choice
 from proxyprox.problems.families import Gamma, Linear, Poisson
-from proxyprox.problems.glm import GLM, Design
 from proxyprox.result import Interval
 from proxyprox.sklearn import fitting, inference, inputs
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
@@ -101,8 +100,7 @@ class ProxyGLM(LinearModel, ABC):
             y = self._rows[1]
             rows = inputs.Labelled(*self._rows, y, np.ones(len(y), dtype=bool))
             rows = rows.weigh_classes(getattr(self, "class_weight", None), self.family)
-            design = Design(rows.X, intercept=self.fit_intercept, checked=True)
-            loss = GLM(design, rows.y, self.family, sample_weight=rows.weights)
+            loss = rows.loss(self.family, self.fit_intercept)
             self._estimate = tuple(inference.estimate_of(loss, self._w, None))
         return inference.Estimate(*self._estimate)
 
@@ -224,10 +222,7 @@ class ProxyGLM(LinearModel, ABC):
             Means: of the label for regressors, of the second class for two classes, of every
             class otherwise.
         """
-        check_is_fitted(self)
-        X = inputs.validate(self, X)
-        design = Design(X, intercept=self.fit_intercept, checked=True)
-        predicted = inference.means(design, self.family, self._w)
+        predicted = np.asarray(self.family.mean(self._predictors(X)))
         centre = predicted.mean(axis=0) + self._rectifier[:, 0]
         spread = np.hypot(self._rectifier[:, 1], predicted.std(axis=0) / np.sqrt(len(predicted)))
         reach = inference.quantile(level, self.n_labels_) * spread

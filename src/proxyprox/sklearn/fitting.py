@@ -26,7 +26,6 @@ from proxyprox._util.validation import message
 from proxyprox.advice.choice import Choice
 from proxyprox.problems.combination import Combination
 from proxyprox.problems.families import Family
-from proxyprox.problems.glm import Design
 from proxyprox.problems.quadratic import Quadratic
 from proxyprox.sklearn import inference
 from proxyprox.sklearn.inputs import Labelled, stack_rows
@@ -151,10 +150,8 @@ class Fit:
         self, settings: Any, family: Family, rows: Labelled, unit: float, teacher: Any
     ) -> None:
         self.settings, self.rows, self.teacher = settings, rows, teacher
-        self.design = Design(rows.X, intercept=settings.fit_intercept, checked=True)
-        same = (rows.weights == rows.weights[0]).all()
-        weights = None if same else rows.weights
-        self.plain = GLM(self.design, rows.y, family, sample_weight=weights)
+        self.plain = rows.loss(family, settings.fit_intercept)
+        self.design = self.plain.design
         # Whether a product with the labelled rows is small, and whether labels are few.
         self.light = self.design.rows * self.plain.dim <= BLOCK
         self.few = self.design.rows <= FITTING.few
@@ -208,7 +205,7 @@ class Fit:
         """Yield the points of a way's path on some of the labelled rows, or on all."""
         loss, teacher = self.plain.rows(rows), self.teacher
         if way == ALONE:
-            w = inference.constant_model(loss, self.rows.weights[rows])[1]
+            w = inference.constant_model(loss, self.rows.weights[rows])
         else:
             w = teacher.student
         for k, point in enumerate(self.grid(way)):
@@ -277,12 +274,15 @@ class Fit:
 
     @property
     def evidence(self) -> float:
-        """How many labels the held-out ones count for: few of a rare class tell little."""
-        rows, weights = self.rows, self.rows.weights
+        """How many labels the held-out ones count for: as many of equal classes tell as much.
+
+        The variance of what they tell of the classes' difference is the sum of 1/n over classes.
+        """
         if not self.plain.family.classifier:
-            return float(weights.sum())
-        _, codes = np.unique(rows.y, return_inverse=True)
-        return inference.evidence_of(np.bincount(codes, weights=weights))
+            return float(self.rows.weights.sum())
+        _, codes = np.unique(self.rows.y, return_inverse=True)
+        counts = np.bincount(codes, weights=self.rows.weights)
+        return float(len(counts) ** 2 / (1 / counts).sum())
 
     def _cross_validate(self) -> tuple[list[Trial], Shares]:
         """Return the trials, the chosen one first, and the shares of all points.

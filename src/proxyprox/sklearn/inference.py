@@ -66,15 +66,14 @@ def targets_of(loss: GLM) -> Array:
     return np.asarray(targets, dtype=np.float64).reshape(loss.design.rows, loss.family.outputs)
 
 
-def constant_model(loss: GLM, counts: Array) -> tuple[Array, Array]:
-    """Return the best constant predictors, and the parameters of a model that has them.
+def constant_model(loss: GLM, counts: Array) -> Array:
+    """Return the parameters of the best constant model.
 
     ``counts`` says how many labels each row stands for: its weight.
     """
-    base = loss.family.link(loss.family.base_rate(targets_of(loss), counts))
     w0 = np.zeros((loss.design.width, loss.family.outputs))
-    w0[loss.design.columns :] = base
-    return base, w0.ravel()
+    w0[loss.design.columns :] = loss.family.link(loss.family.base_rate(targets_of(loss), counts))
+    return w0.ravel()
 
 
 def row_losses(loss: GLM, w: Array) -> Array:
@@ -180,14 +179,6 @@ def soft_loss(
     return Combination([free], [1.0], tilt=np.ravel(design.pull(gap)) / design.rows)
 
 
-def evidence_of(counts: Array) -> float:
-    """Return how many labels of equal classes tell as much as some of unequal ones.
-
-    The variance of what they tell of the classes' difference is the sum of 1/n over the classes.
-    """
-    return float(len(counts) ** 2 / (1 / np.maximum(counts, 1e-300)).sum())
-
-
 def student_strength(design: Design, family: Family, answers: Array, weights: Array) -> float:
     """Return the L2 strength of the student: scikit-learn's default, or a larger one.
 
@@ -283,10 +274,10 @@ def is_made_from(design: Design, answers: Array, family: Family, rows: Labelled)
     at least. Rows of a generator that was fitted to the labels repeat theirs: the sum of squared
     differences, in units of those errors, is then too small for a chi-squared variable.
     """
-    own = Design(rows.X, intercept=design.intercept, checked=True)
+    loss = rows.loss(family, design.intercept)
+    own, targets = loss.design, targets_of(loss)
     if own.columns > FITTING.exact_size or own.rows < 3:
         return False
-    targets = targets_of(GLM(own, rows.y, family))
     X, N = dense_rows(own)[:, : own.columns], design.rows
     X, targets = X - X.mean(axis=0), targets - targets.mean(axis=0)
     there = design.pull(answers - answers.mean(axis=0))[: own.columns] / N
@@ -326,11 +317,8 @@ def worth_of(family: Family, rows: Labelled, tables: Any, intercept: bool) -> Wo
     """
     X, y, sizes = tables
     answers, ends = encode_answers(family, y, len(y)), np.cumsum(sizes)
-    own = GLM(
-        Design(rows.X, intercept=intercept, checked=True), rows.y, family,
-        sample_weight=rows.weights,
-    )  # fmt: skip
-    w0 = constant_model(own, rows.weights)[1]
+    own = rows.loss(family, intercept)
+    w0 = constant_model(own, rows.weights)
     losses, made = dict[str, Any](), list[str]()
     for i, (end, size) in enumerate(zip(ends, sizes, strict=True)):
         part = slice(end - size, end)
@@ -378,12 +366,21 @@ def paired_loss(loss: GLM, teacher: Teacher, power: float) -> Combination:
 
 
 def best_power(loss: GLM, teacher: Teacher, w: Array) -> float:
-    """Return the λ of least variance of the parameters, at a consistent estimate."""
+    r"""Return the λ in [0, 1] for which the paired correction has the least variance.
+
+    .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
+              {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
+
+    g and ĝ are gradients of each row at a consistent estimate, times the inverse Hessian; n/N,
+    labelled rows over the proxy's rows, is the price of the proxy's own noise.
+    """
     design, family, scale = loss.design, loss.family, loss.sample_weight[:, None]
     residuals = [slopes(design, family, w, t) for t in (targets_of(loss), teacher.answers)]
-    target, proxy = (row_gradients(design, scale * residual) for residual in residuals)
+    rows = [row_gradients(design, scale * residual) for residual in residuals]
     inverse = np.linalg.pinv(np.asarray(loss.hessian(w)), hermitian=True)
-    return tuned_power(target, proxy, design.rows / teacher.rows, inverse)
+    g, f = ((part - part.mean(axis=0)) @ inverse for part in rows)
+    spread = (1 + design.rows / teacher.rows) * float(np.sum(f * f))
+    return float(np.clip(np.sum(g * f) / spread, 0.0, 1.0)) if spread else 0.0
 
 
 # -- standard errors ----------------------------------------------------------------------------
@@ -567,18 +564,3 @@ def _inverse(hessian: Array, outputs: int) -> tuple[Array, Array]:
     )
     free = np.linalg.qr(basis[:, weights > 1e-6] / size[:, None])[0]
     return np.asarray(inverse), np.sqrt((free**2).sum(axis=1)) > LOOSE
-
-
-def tuned_power(target: Array, proxy: Array, ratio: float, metric: Any) -> float:
-    r"""Return the λ in [0, 1] for which the paired correction has the least variance.
-
-    .. math:: \lambda = \frac{\sum_j \mathrm{Cov}(g_j, \hat g_j)}
-              {(1 + n/N)\,\sum_j \mathrm{Var}(\hat g_j)}
-
-    g and ĝ are gradients of each row, ``ratio`` is n/N, labelled rows over the proxy's rows: the
-    price of the proxy's own noise. Variances are measured after multiplication with ``metric``;
-    the inverse Hessian gives the λ that is best for the parameters.
-    """
-    g, f = ((part - part.mean(axis=0)) @ metric for part in (target, proxy))
-    spread = (1 + ratio) * float(np.sum(f * f))
-    return float(np.clip(np.sum(g * f) / spread, 0.0, 1.0)) if spread else 0.0

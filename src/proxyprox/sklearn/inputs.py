@@ -23,7 +23,7 @@ from proxyprox._util import validation as check
 from proxyprox._util.arrays import to_numpy
 from proxyprox._util.validation import AS_NUMBERS, Words, message
 from proxyprox.problems.families import Family, label_array
-from proxyprox.problems.glm import require_squares
+from proxyprox.problems.glm import GLM, Design, require_squares
 
 Array = Any
 
@@ -226,6 +226,12 @@ class Labelled:
     all_y: Array
     kept: Array
     population: Array | None = None
+
+    def loss(self, family: Family, intercept: bool) -> GLM:
+        """Return the labels' mean loss."""
+        same = (self.weights == self.weights[0]).all()
+        design = Design(self.X, intercept=intercept, checked=True)
+        return GLM(design, self.y, family, sample_weight=None if same else self.weights)
 
     def weigh_classes(self, given: Any, family: Family) -> Labelled:
         """Return the rows with the weights of their classes, as scikit-learn defines them."""
