@@ -168,15 +168,6 @@ class MeteredLadder(MeteredProxy):
     def _corrected(self, w: Vector) -> Matrix:
         return corrected_hessian(self, self.helper, w)
 
-    @property
-    def remembered(self) -> Remembered:
-        """The last gradients; those of the levels below do not outlive a step."""
-        return self._remembered
-
-    @remembered.setter
-    def remembered(self, anchors: Remembered) -> None:
-        self._remembered = anchors
-
 
 class LearntProxy:
     """A proxy with numbers that a run fits, weights for example, as the run asks it.

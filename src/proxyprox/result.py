@@ -226,10 +226,6 @@ class Status(Enum):
     )
     GREW = "The run diverged, though every number stayed finite."
     ABOVE_START = "The loss ended above where it began."
-    INNER_RULE_FAILED = (
-        "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
-        "an inner solver that may take more steps, or a looser rule should help."
-    )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
 
     @property
@@ -290,10 +286,6 @@ class Result:
     doubt : Finding or None
         What the target's gradients along the way say against ``w``, as a status and a text; the
         result's own status follows it, unless values of the loss say otherwise.
-    fell : bool
-        Whether these gradients show that the loss fell.
-    first_gradient : float
-        The norm of the first of them; NaN before the first step.
     biased : bool
         Whether the target says that its gradients are not unbiased, as with a simulator's Jacobians
         on real trajectories: the theory then does not hold.
@@ -314,8 +306,6 @@ class Result:
     gradients: str = ""
     safeguard: Any = None
     doubt: Any = None
-    fell: bool = False
-    first_gradient: float = math.nan
     method: str = ""
     biased: bool = False
     fun: float = math.nan

@@ -69,6 +69,10 @@ class OutcomePolicy:
 
 
 POLICY = OutcomePolicy()
+INNER_RULE_FAILED = (
+    "The inner rule failed in most steps: a smaller eta, an inner solver that may take more steps, "
+    "or a looser rule should help."
+)
 
 
 def is_above(first: float, last: float, like: Vector) -> bool:
@@ -210,14 +214,9 @@ class GradientPath:
     def sizes(self) -> tuple[float, float]:
         """Return the norms of the gradients at first and at the end; sampled ones' medians."""
         if self.exact or not len(self):
-            return self.first_norm, float(self.last.norm) if len(self) else math.nan
+            return (float(self.numbers[0]), float(self.last.norm)) if len(self) else (math.nan,) * 2
         norms = self.answers(0, POLICY.late).norm
         return float(min(np.median(norms), norms[:2].max())), float(np.median(self.late().norm))
-
-    @property
-    def first_norm(self) -> float:
-        """The norm of the first answer; NaN if there is none."""
-        return float(self.numbers[0]) if len(self) else math.nan
 
     def answers(self, begin: int, end: int) -> Answers:
         """Return the answers from one number up to another."""
@@ -453,12 +452,6 @@ def finding(path: GradientPath, answer: Vector, last: Vector, moved: Array) -> F
     )
 
 
-def fell(path: GradientPath) -> bool:
-    """Tell whether the last gradients show that the loss fell."""
-    first, size = path.sizes()
-    return len(path) > 1 and size < first / 2
-
-
 def judge_by_gradients(result: Result) -> Result:
     """Return the result of a run without values, its status and message corrected by gradients."""
     found, status = result.doubt, result.status
@@ -491,7 +484,7 @@ def judge_outcome(
         faults.append("it is NaN at the start")
     values = None if faults or first is None or last is None else (first, last)
     faults = [f"The objective's value could not be used ({each}): check it." for each in faults[:1]]
-    status, note = _status(result, path, w0, values)
+    status, note = _status(result, path, values)
     if values is not None and is_above(*values, result.w):
         answer, least = path.lowest(problem, w0, values[0])
         whose = "start" if same_point(answer, w0) else "lowest point that was asked about"
@@ -512,16 +505,16 @@ def judge_outcome(
         cause = "Check the gradient against the value too, with scipy.optimize.check_grad."
         if status is Status.ABOVE_START and not path.exact:
             cause = "Near the minimum noisy gradients lead up too: larger batches help there."
-        parts += [] if status is Status.INNER_RULE_FAILED else [helps, cause]
+        parts += [helps, cause]
     text, fun = " ".join(filter(None, [*parts, *faults])), math.nan if last is None else last
     return replace(result, values=values, fun=fun, status=status, message=text)
 
 
 def _status(
-    result: Result, path: GradientPath, w0: Vector, values: tuple[float, float] | None
+    result: Result, path: GradientPath, values: tuple[float, float] | None
 ) -> tuple[Status, str]:
     """Return the status that the evidence supports, and what was seen if it leaves doubts."""
-    status, rows, doubt, blur = result.status, result.trace.rows, result.doubt, rounding(result.w)
+    status, rows, doubt = result.status, result.trace.rows, result.doubt
     if not status.success or not rows:
         return status, ""
     if values is None and doubt is not None:
@@ -532,19 +525,12 @@ def _status(
         # Noise at a good start leads far up, too, if little was left to gain.
         grew = not math.isfinite(last) or (path.exact and far) or size >= POLICY.grown * small
         return Status.GREW if grew else Status.ABOVE_START, ""
-    with np.errstate(over="ignore", invalid="ignore"):
-        still = norm(result.last - w0) <= 10 * blur * norm(w0)
-    failed = not still and _mostly_failed(rows, blur, blur * result.first_gradient)
-    if failed and not (result.fell if values is None else values[1] < values[0]):
-        return Status.INNER_RULE_FAILED, ""
-    return status, "The inner rule failed in most steps." if failed else ""
-
-
-def _mostly_failed(rows: list[StepRecord], still: float, small: float) -> bool:
-    """Tell whether the inner rule failed in most steps, by more than rounding."""
-    farthest = max(row.displacement for row in rows)
-    failed = sum(
-        row.held is False and row.displacement > still * farthest and not row.residual <= small
+    # By more than rounding.
+    blur, farthest = rounding(result.w), max(row.displacement for row in rows)
+    failed = [
+        row.held is False
+        and row.displacement > blur * farthest
+        and not row.residual <= blur * rows[0].gradient
         for row in rows
-    )
-    return failed > len(rows) / 2
+    ]
+    return status, INNER_RULE_FAILED if sum(failed) > len(rows) / 2 else ""
