@@ -476,6 +476,12 @@ def test_what_the_model_says_is_left_is_about_the_gap():
         assert math.isnan(left) == (steps < 3)
         if steps >= 3:
             assert 0.5 < left / (value - least) < (100 if steps == 3 else 20)
+            falls = -np.diff(run.state.method.losses[-QuasiNewtonPolicy.watched :])
+            if len(falls) > 1 and (falls > 0).all():
+                # The falls shrink alike from round to round: those to come are a geometric sum.
+                ratio = min((falls[-1] / falls[0]) ** (1 / (len(falls) - 1)), 0.99)
+                linear = run.method.promise(run.state.method) / 2
+                assert left == pytest.approx(max(linear, falls[-1] * ratio / (1 - ratio)))
             # The way from w0 is known: what is left is the rest.
             assert whole - left == pytest.approx(target.value(start) - value)
 
