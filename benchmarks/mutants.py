@@ -8,10 +8,10 @@ A mutant changes one comparison, sum, product, number, truth value, sign or retu
 body of a function; a seed draws the places. Defaults are not changed: they are choices.
 
 The tests are collected once. Each mutant gets a fork, in which the changed function's code takes
-the place of the old one; there, the tests that execute the changed statement run, the shortest
-first and no more than take ``SECONDS`` in all, until one fails or takes ten times as long as it
-did. (What a test starts as a process of its own runs the code as it is.) ``--write`` records the
-shares, beside those of the other tree.
+the place of the old one; there, the tests that reach the changed statement run, the shortest first
+and no more than take ``SECONDS`` in all, until one fails or takes ten times as long as it did.
+(What a test starts as a process of its own runs the code as it is.) ``--write`` records the shares,
+beside those of the other tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ import resource
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -65,8 +64,10 @@ SWAPS = {
     ast.NotEq: ast.Eq, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult,
     ast.And: ast.Or, ast.Or: ast.And, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
-# Processor time of the tests of one mutant, measured while lines are noted: about a third without.
-SECONDS = 30
+# Processor time of the tests of one mutant.
+SECONDS = 10
+# The function that notes which statements a test reaches.
+MARK = "__reached__"
 # Arguments of NumPy and SciPy that only save time or memory.
 SPEED = {"check_finite", "copy", "out", "overwrite_a", "overwrite_b"}
 # Imported before the forks, each of which would import them again.
@@ -76,28 +77,26 @@ LIBRARIES = (
 )  # fmt: skip
 
 
-def sites(tree: ast.AST) -> list[tuple[Any, range]]:
-    """Return the places that can be changed, each with the lines of its statement."""
-    found: list[tuple[Any, range]] = []
+def sites(tree: ast.AST) -> list[tuple[Any, int]]:
+    """Return the places that can be changed, each with the line of its statement."""
+    found: list[tuple[Any, int]] = []
 
-    def visit(node: Any, lines: range | None) -> None:
+    def visit(node: Any, line: int) -> None:
         function = isinstance(node, (ast.FunctionDef, ast.Lambda))
-        if isinstance(node, ast.stmt) and lines:
-            body = getattr(node, "body", None)
-            end = body[0].lineno if body else node.end_lineno + 1  # type: ignore[operator]
-            lines = range(node.lineno, max(end, node.lineno + 1))
-        if lines and changeable(node):
-            found.append((node, lines))
-        if function and not lines:
-            lines = range(node.lineno, node.lineno + 1)
+        if line and isinstance(node, ast.stmt):
+            line = node.lineno
+        if line and changeable(node):
+            found.append((node, line))
+        if function and not line:
+            line = node.lineno
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list") or (name == "args" and function):
                 continue
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.AST) and not unnoticed(child):
-                    visit(child, lines)
+                    visit(child, line)
 
-    visit(tree, None)
+    visit(tree, 0)
     return found
 
 
@@ -189,7 +188,7 @@ class Mutants:
         for thing in gc.get_objects():
             if type(thing) is FunctionType:  # some things answer `isinstance` with a warning
                 live[thing.__code__.co_filename].append(thing)
-        reached, durations = in_fork(partial(observed, session, set(map(str, self.texts))))[0]
+        reached, durations = in_fork(partial(observed, session, self.texts, live))[0]
         places = [
             (path, at)
             for path, text in sorted(self.texts.items())
@@ -198,12 +197,11 @@ class Mutants:
         random.Random(self.seed).shuffle(places)
         for path, at in places[: self.count]:
             original, tree = (ast.parse(self.texts[path]) for _ in range(2))
-            node, statement = sites(tree)[at]
+            node, line = sites(tree)[at]
             before = ast.unparse(node)
             change(node)
-            old, new = (functions(compiled(one, path)) for one in (original, tree))
-            codes = dict(zip(old, new, strict=True))
-            tests = {test for line in statement for test in reached.get(f"{path}:{line}", ())}
+            codes = codes_of(path, original, tree)
+            tests = reached.get(f"{path}:{line}", ())
             order = [(test, durations[test]) for test in sorted(tests, key=durations.__getitem__)]
             ends = itertools.accumulate(seconds for _, seconds in order)
             order = [one for one, end in zip(order, ends, strict=True) if end < SECONDS]
@@ -228,8 +226,13 @@ def survives(
     return all(passes(session, test, 2 + 10 * seconds) for test, seconds in tests)
 
 
-def compiled(tree: ast.Module, path: Path) -> CodeType:
-    return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
+def codes_of(path: Path, *trees: ast.Module) -> dict[CodeType, CodeType]:
+    """Return the code of the functions of a module, by that of the same ones in another."""
+    old, new = (
+        functions(compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True))
+        for tree in trees
+    )
+    return dict(zip(old, new, strict=True))
 
 
 def passes(session: Any, test: int, seconds: float) -> bool:
@@ -241,26 +244,46 @@ def passes(session: Any, test: int, seconds: float) -> bool:
     return not session.testsfailed
 
 
-def observed(session: Any, files: set[str]) -> tuple[dict[str, list[int]], list[float]]:
-    """Return which tests execute each line, and the seconds of each test."""
-    reached: dict[str, set[int]] = collections.defaultdict(set)
-    durations = [0.0] * len(session.items)
+def observed(
+    session: Any, texts: dict[Path, str], live: dict[str, list[FunctionType]]
+) -> tuple[dict[str, list[int]], list[float]]:
+    """Return which tests reach each statement, and the seconds of each test."""
+    seen: set[str] = set()
+    for path, text in texts.items():
+        codes = codes_of(path, ast.parse(text), marked(ast.parse(text), path))
+        for function in live[str(path)]:
+            function.__globals__[MARK] = seen.add
+            function.__code__ = codes.get(function.__code__, function.__code__)
+    reached, durations = collections.defaultdict(list), []
     for test in range(len(session.items)):
-
-        def trace(frame: Any, event: str, _: Any, test: int = test) -> Any:
-            if frame.f_code.co_filename not in files:
-                return None
-            reached[f"{frame.f_code.co_filename}:{frame.f_lineno}"].add(test)
-            return partial(trace, test=test)
-
-        threading.settrace(trace)
-        sys.settrace(trace)
+        seen.clear()
         begun = time.process_time()
         if not passes(session, test, 600):
             os._exit(1)
-        durations[test] = time.process_time() - begun
-        sys.settrace(None)
-    return {line: sorted(tests) for line, tests in reached.items()}, durations
+        durations.append(time.process_time() - begun)
+        for place in seen:
+            reached[place].append(test)
+    return reached, durations
+
+
+def marked(tree: ast.Module, path: Path) -> ast.Module:
+    """Return a module in which each statement of a function, and each lambda, is noted first."""
+    whole = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    inside = {id(part): part for function in whole for part in ast.walk(function)}
+
+    def note(node: Any) -> Any:
+        return ast.Call(ast.Name(MARK, ast.Load()), [ast.Constant(f"{path}:{node.lineno}")], [])
+
+    for node in inside.values():
+        for name in ("body", "orelse", "finalbody"):
+            parts = getattr(node, name, None)
+            if isinstance(parts, list):
+                parts[:] = [each for part in parts for each in (ast.Expr(note(part)), part)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Lambda) and id(node) not in inside:
+            both = ast.Tuple([note(node), node.body], ast.Load())
+            node.body = ast.Subscript(both, ast.Constant(1), ast.Load())
+    return tree
 
 
 def main() -> None:
