@@ -23,6 +23,7 @@ import gc
 import inspect
 import itertools
 import json
+import math
 import os
 import random
 import resource
@@ -65,7 +66,7 @@ SWAPS = {
     ast.And: ast.Or, ast.Or: ast.And, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
 }  # fmt: skip
 # Processor time of the tests of one mutant.
-SECONDS = 10
+SECONDS = 4
 # The function that notes which statements a test reaches.
 MARK = "__reached__"
 # Arguments of NumPy and SciPy that only save time or memory.
@@ -175,11 +176,11 @@ def in_fork(work: Callable[[], Any]) -> tuple[Any, float]:
 class Mutants:
     """A plugin of pytest: in place of the tests themselves, it tries mutants with them."""
 
-    def __init__(self, modules: list[str], count: int, seed: int) -> None:
+    def __init__(self, modules: list[str], count: int, seed: int, end: float) -> None:
         found = [path for name in modules for path in [Path(name), *Path(name).glob("*.py")]]
         # Read once: whoever edits the tree meanwhile does not disturb.
         self.texts = {path.resolve(): path.read_text() for path in found if path.suffix == ".py"}
-        self.count, self.seed = count, seed
+        self.count, self.seed, self.end = count, seed, end
         self.outcomes: list[tuple[bool, float, str]] = []
         self.shown = os.fdopen(os.dup(2), "w", buffering=1)  # pytest captures the other one
 
@@ -196,6 +197,8 @@ class Mutants:
         ]
         random.Random(self.seed).shuffle(places)
         for path, at in places[: self.count]:
+            if time.monotonic() > self.end:
+                break
             original, tree = (ast.parse(self.texts[path]) for _ in range(2))
             node, line = sites(tree)[at]
             before = ast.unparse(node)
@@ -292,8 +295,10 @@ def main() -> None:
     parser.add_argument("--only", choices=FOLDERS, nargs="+", default=list(FOLDERS))
     parser.add_argument("--count", type=int, default=100, help="mutants of each folder")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no mutant after")
     parser.add_argument("--write", action="store_true", help=f"write {RECORD}")
     given = parser.parse_args()
+    end = time.monotonic() + given.seconds
     # Libraries import `outcome`, the name of a script beside this one.
     sys.path.remove(str(Path(__file__).resolve().parent))
     sys.path[:] = [place for place in sys.path if Path(place).resolve() != HOME / "src"]
@@ -302,7 +307,7 @@ def main() -> None:
     for name in LIBRARIES:
         import_module(name)
     for folder in given.only:
-        row = in_fork(partial(tried, folder, given.count, given.seed))[0]
+        row = in_fork(partial(tried, folder, given.count, given.seed, end))[0]
         if row is None:
             sys.exit(f"{folder}: its tests fail on the code as it is.")
         print(f"{folder}: {row['survive']} of {row['mutants']} survive, {row['cpu_seconds']} s",
@@ -311,10 +316,10 @@ def main() -> None:
             write({"tree": "this" if given.tree == HOME else "before", **row})
 
 
-def tried(folder: str, count: int, seed: int) -> dict[str, Any] | None:
+def tried(folder: str, count: int, seed: int, end: float) -> dict[str, Any] | None:
     """Return the row of a folder's mutants."""
     modules, tests = FOLDERS[folder]
-    mutants = Mutants(modules, count, seed)
+    mutants = Mutants(modules, count, seed, end)
     with tempfile.TemporaryDirectory() as temporary:
         without = [f"-pno:{plugin}" for plugin in ("cacheprovider", "terminal", "faulthandler")]
         options = ["-x", *without, "--basetemp", f"{temporary}/base"]
