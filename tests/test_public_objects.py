@@ -78,7 +78,7 @@ def core():
                 pp.inner.Newton, pp.inner.NewtonCG,
                 pp.inner.ProximalGradient, pp.inner.QuasiNewton, pp.inner.GradientDescent,
                 pp.ProxyBFGS, pp.methods.ManifoldMapping, pp.DANE,
-                pp.SGD, pp.ProxyProx,
+                pp.methods.ValueMapping, pp.SGD, pp.ProxyProx,
                 pp.stopping.NonConvex,
                 families.Poisson, families.Gamma, families.Linear,
             )

@@ -92,7 +92,7 @@ def test_a_budget_of_calls_ends_a_run_and_convergence_ends_it_earlier():
     problem = Problem(half_square(fine), half_square(coarse))
     short = minimize(problem, START, budget=Budget(target_calls=7))
     assert short.status is Status.BUDGET_SPENT
-    assert 7 <= short.ledger.target_calls <= 7 + len(START)
+    assert short.ledger.target_calls <= 7
     assert minimize(problem, START, budget=Budget(target_calls=500)).status is Status.CONVERGED
     counted = Problem(Quadratic(np.eye(2)), Quadratic(np.eye(2)))
     with pytest.raises(ValueError, match=r"Budget.target_calls .* has no evaluations"):

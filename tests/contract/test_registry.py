@@ -43,8 +43,9 @@ def public(module):
     ],
 )
 def test_every_public_part_has_a_case(registry, part, module):
-    # The mapping of outputs asks for models with outputs: tests/methods/test_mapping.py.
-    found = public(module) - {stopping.Progress, methods.ManifoldMapping}
+    # The mappings ask for outputs or values: tests/methods/test_mapping.py.
+    mappings = {methods.ManifoldMapping, methods.ValueMapping}
+    found = public(module) - {stopping.Progress, *mappings}
     assert found, module
     assert found == {type(item) for item in registry[part].values()} - own_classes()
 

@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from proxyprox import Budget, LeastSquares, OracleError, Outputs, Problem, Run, Status, minimize
-from proxyprox.methods import ManifoldMapping
+from proxyprox import (
+    Budget,
+    LeastSquares,
+    OracleError,
+    Outputs,
+    Problem,
+    ProxyBFGS,
+    Run,
+    Status,
+    ValueObjective,
+    minimize,
+)
+from proxyprox.methods import ManifoldMapping, ValueMapping
 from proxyprox.problems import counts, huber
 
 T = np.linspace(0.0, 3.0, 31)
@@ -286,3 +297,49 @@ def test_odd_but_honest_fits_are_converged():
 def test_at_a_wall_differences_are_taken_on_the_other_side():
     found = minimize(problem(lambda w: fine(w) if w[1] <= 1.05 else np.full(31, np.nan)), START)
     assert np.isfinite(found.details.errors).all()
+
+
+def values(model=fine, rough=coarse, **limits):
+    def loss(function):
+        return lambda w: float(np.sum(squares(function(w)) ** 2)) / 2
+
+    return Problem(loss(model), loss(rough), **limits)
+
+
+def test_values_alone_take_fewer_calls_than_a_gradient_at_every_step():
+    counted = Counting()
+    found = minimize(values(counted), START)
+    least = minimize(problem(), START).fun
+    assert "ValueMapping" in found.method
+    assert (found.status, found.ledger.target_calls) == (Status.CONVERGED, len(counted.points))
+    assert least * (1 - 1e-9) <= found.fun <= least * (1 + 1e-6)
+    gradients = minimize(values(), START, method=ProxyBFGS())
+    assert len(counted.points) < gradients.ledger.target_calls
+    # Where the coarse loss says nothing, curvature is learnt from differences.
+    alone = minimize(values(rough=lambda w: 0 * T), START, method=ValueMapping())
+    assert alone.fun == pytest.approx(least, rel=1e-6)
+
+
+def test_values_alone_keep_to_bounds_and_budgets_and_resume(tmp_path):
+    counted, bounds = Counting(), ([2.5, 0.0, 0.3], [3.5, 2.0, 1.0])
+    whole = minimize(values(counted, bounds=bounds), START)
+    assert all((w >= bounds[0]).all() and (w <= bounds[1]).all() for w in counted.points)
+    assert (whole.status, whole.w[2]) == (Status.CONVERGED, 0.3)
+    for limit in (1, 6, 9):
+        cut = minimize(
+            values(bounds=bounds), START, budget=Budget(target_calls=limit),
+            checkpoint=tmp_path / f"{limit}",
+        )  # fmt: skip
+        assert cut.ledger.target_calls <= limit
+        again = minimize(values(bounds=bounds), START, checkpoint=tmp_path / f"{limit}")
+        np.testing.assert_array_equal(again.w, whole.w)
+
+
+def test_noise_of_values_is_found_or_told():
+    rng = np.random.default_rng(3)
+    found = minimize(values(lambda w: fine(w) * (1 + 0.01 * rng.normal(size=31))), START)
+    assert found.status is Status.STALLED
+    assert "noise" in found.message
+    told = ValueObjective(lambda w: round(float(np.sum((w - 1) ** 2)), 9), noise=1e-9)
+    found = minimize(Problem(told, lambda w: float(np.sum((w - 1.1) ** 2))), START)
+    np.testing.assert_allclose(found.w, 1, atol=1e-3)

@@ -28,7 +28,16 @@ from proxyprox.inner import Auto, ProximalGradient
 from proxyprox.inner.base import needs_of
 from proxyprox.inner.exact import find_minimum
 from proxyprox.learning import Nested, proxy_for
-from proxyprox.methods import DANE, SGD, Defaults, ManifoldMapping, Method, ProxyBFGS, ProxyProx
+from proxyprox.methods import (
+    DANE,
+    SGD,
+    Defaults,
+    ManifoldMapping,
+    Method,
+    ProxyBFGS,
+    ProxyProx,
+    ValueMapping,
+)
 from proxyprox.methods.mapping import maps_outputs
 from proxyprox.penalties import Box
 from proxyprox.problems import Problem, Zero
@@ -201,6 +210,8 @@ def choose_method(
         return DANE(eta="auto"), f"{why})"
     if maps_outputs(problem):
         return ManifoldMapping(), " (chosen because both losses are of a model's outputs)"
+    if maps_outputs(problem, values=True):
+        return ValueMapping(), " (chosen because both losses are functions without gradients)"
     sampled = sampling_method(problem, -math.log(POLICY.close))
     if sampled is not None:
         return sampled[0], f" (chosen by size and shape: {sampled[1]})"

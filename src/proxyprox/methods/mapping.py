@@ -162,6 +162,7 @@ class ManifoldMapping(Method):
     backtracks: ClassVar[bool] = True
     asks_outputs: ClassVar[bool] = True
     needs: ClassVar[tuple[str, ...]] = ("outputs",)
+    begins: ClassVar[type[MappingState]] = MappingState
 
     def __post_init__(self) -> None:
         """Check the number."""
@@ -179,7 +180,10 @@ class ManifoldMapping(Method):
         size = np.abs(start)
         usual = np.where((size > 0) & (size < MappingPolicy.small), size, np.maximum(size, 1.0))
         units = usual if scales is None else _float64(scales) * np.ones_like(start)
-        state = MappingState(w0, units, low, high, [start])
+        state = self.begins(w0, units, low, high, [start])
+        noise = facts_of(problem.objective).noise
+        if noise is not None:
+            state = replace(state, steps=math.sqrt(noise) * np.maximum(np.abs(start), units))
         try:
             cheap = coarse_model(problem.proxy)
             found, _ = lowest(problem.proxy, cheap, start, low, high, 5 * MappingPolicy.searches)
@@ -321,7 +325,8 @@ class ManifoldMapping(Method):
     def _measured(self, state: MappingState, fine: Array, proxy: Any) -> MappingState:
         """Return the state with the noise, and the length of differences that it asks for."""
         policy, w, cheap = MappingPolicy, _float64(state.w), coarse_model(proxy)
-        smooth = _rms(cheap(state.points[0]) - cheap(w)) / rounding(state.w, 1 / 2)
+        # Slopes alone say nothing at the coarse minimum of a loss.
+        smooth = _rms(cheap(np.clip(w + state.units, state.lower, state.upper)) - cheap(w))
         size = max(_rms(state.fine), smooth if math.isfinite(smooth) else 0.0)
         noise = _rms(fine - state.fine) / math.sqrt(2)
         if not noise > max(policy.noisy, rounding(state.w, 1 / 2)) * size:
@@ -376,7 +381,7 @@ class ManifoldMapping(Method):
         held |= (w >= state.upper - near) & (gradient < 0)
         gradient = np.where(held, 0.0, gradient)
         # What a step of Newton's promises: gᵀH⁺g/2, with parameters in comparable units.
-        H = proxy.hessian_of(state.fine, jacobian)[np.ix_(~held, ~held)]
+        H = self._curvature(state, jacobian, proxy)[np.ix_(~held, ~held)]
         size = np.sqrt(np.maximum(np.diag(H), math.ulp(0.0)))
         scaled = gradient[~held] / size
         left = float(scaled @ np.linalg.pinv(H / np.outer(size, size)) @ scaled) / 2
@@ -388,15 +393,24 @@ class ManifoldMapping(Method):
             radius=1.0 if young else state.radius,
         )  # fmt: skip
 
-    def _corrected(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
-        """Return the state with Broyden's correction, a box by Nocedal and Wright's rule."""
-        w, jacobian, before = _float64(state.w), state.jacobian, state
+    def _curvature(self, state: MappingState, jacobian: Array, proxy: Any) -> Array:
+        """Return the Hessian of the loss where the Jacobian was taken."""
+        return np.asarray(proxy.hessian_of(state.fine, jacobian))
+
+    def _taught(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+        """Return the state with Broyden's correction of the Jacobian by the answers."""
+        w, jacobian = _float64(state.w), state.jacobian
         for point, fine in zip(state.points, outputs, strict=True):
             move = point - w
             if np.isfinite(fine).all() and move.any():
                 missed, along = fine - state.fine - jacobian @ move, move / state.units**2
                 jacobian = jacobian + np.outer(missed, along) / (along @ move)
-        state = _improved(state, outputs, proxy)
+        return replace(state, jacobian=jacobian)
+
+    def _corrected(self, state: MappingState, outputs: list[Array], proxy: Any) -> MappingState:
+        """Return the state that the answers taught, with a box by Nocedal and Wright's rule."""
+        w, before = _float64(state.w), state
+        state = _improved(self._taught(state, outputs, proxy), outputs, proxy)
         gain, spent = before.value - state.value, before.spent + len(outputs)
         away = float(np.abs((before.points[0] - w) / state.units).max())
         ratio, failed = gain / before.promise, 0 if gain > 0 else before.failed + 1
@@ -408,20 +422,22 @@ class ManifoldMapping(Method):
             mean = _progress(before.cycle, before.value) / before.spent
             again = _progress(before.value, state.value) / len(outputs) < mean
         return replace(
-            state, jacobian=jacobian, radius=radius, spent=spent, failed=failed,
+            state, radius=radius, spent=spent, failed=failed,
             stage="differences" if again else "step", fresh=before.fresh and gain <= 0,
         )  # fmt: skip
 
-    def _stepped(self, state: MappingState, proxy: Any) -> MappingState:
-        """Return the state with the minimum of the linear model's loss as the next point."""
+    def _model(self, state: MappingState, proxy: Any) -> Model:
+        """Return the model of the outputs that a step minimises the loss of."""
         w = _float64(state.w)
+        return lambda x: state.fine + state.jacobian @ (x - w)
+
+    def _stepped(self, state: MappingState, proxy: Any) -> MappingState:
+        """Return the state with the minimum of the model's loss as the next point."""
         if state.mirrored:
             return state
         if state.stage == "differences":
             return self._differences(state)
-        found, promise = self._lowest_nearby(
-            state, lambda x: state.fine + state.jacobian @ (x - w), proxy
-        )
+        found, promise = self._lowest_nearby(state, self._model(state, proxy), proxy)
         # Within the length of differences they tell nothing.
         steps, least = state.steps, max(MappingPolicy.done * abs(state.value), state.blur)
         near = rounding(state.w, 1 / 2) if steps is None else float((steps / state.units).min())
@@ -508,15 +524,16 @@ def lowest(
             start,
             method="L-BFGS-B",
             bounds=Bounds(low, high),
-            options={"maxiter": 3 * steps},
+            jac="3-point",
+            options={"maxiter": 5 * steps, "ftol": rounding(), "gtol": 0.0},
         )
         found, value = solved.x, float(solved.fun)
     return np.where(fixed, start, found), value
 
 
-def maps_outputs(problem: Any) -> bool:
-    """Tell whether a problem's coarse outputs are to be mapped to the fine ones."""
+def maps_outputs(problem: Any, *, values: bool = False) -> bool:
+    """Tell whether a problem's coarse outputs, or values, are to be mapped to the fine ones."""
     parts = (problem.objective, problem.proxy)
-    both = all(has(part, "outputs") for part in parts)
+    both = all(has(part, "outputs") and facts_of(part).values_alone is values for part in parts)
     box = problem.penalty is None or isinstance(problem.penalty, Box)
     return both and box and not facts_of(problem.objective).cheap_derivatives

@@ -451,6 +451,22 @@ class Differenced(Summable, Paired):
         value, gradient = self.derivatives.linearise(w)
         return float(value), from_numpy(gradient, like=w)
 
+    def outputs(self, points: Sequence[Vector]) -> list[Array]:
+        """Return what the function returns at some points, in parallel if there are workers."""
+        return self.derivatives.values(points)
+
+    def terms(self, outputs: Array) -> Any:
+        """Return the loss of an output: itself."""
+        return float(outputs[0])
+
+    def loss_of(self, outputs: Array) -> float:
+        """Return the loss of an output."""
+        return float(outputs[0])
+
+    def slopes(self, outputs: Array, jacobian: Array) -> tuple[Any, Array]:
+        """Return the loss and its gradient by the parameters."""
+        return self.terms(outputs), jacobian[0]
+
     @property
     def evaluations(self) -> int:
         """Calls of the function, and of a derivative of your own, so far."""
@@ -464,7 +480,10 @@ class Differenced(Summable, Paired):
     @property
     def facts(self) -> Facts:
         """What else is known of the loss."""
-        return Facts(gradient_source=self.gradient_source, convex=self.role == "objective")
+        return Facts(
+            gradient_source=self.gradient_source, convex=self.role == "objective",
+            values_alone=True, noise=self.derivatives.noise,
+        )  # fmt: skip
 
 
 class ValueObjective(Differenced):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,14 +84,10 @@ class Outputs(ValueObjective):
         source = self.gradient_source
         return Facts(
             convex=False, exact_curvature=False, gradient_source=source,
-            cheap_derivatives=self._cheap,
+            cheap_derivatives=self._cheap, noise=self.derivatives.noise,
         )  # fmt: skip
 
     # -- outputs and the loss of them -----------------------------------------------------------
-
-    def outputs(self, points: Sequence[Vector]) -> list[Array]:
-        """Return the model's outputs at some points, in parallel if there are workers."""
-        return self.derivatives.values(points)
 
     def terms(self, outputs: Array) -> Any:
         """Return the residuals as a vector, or the loss as a number."""

@@ -167,6 +167,10 @@ class Facts:
         Where a run begins without w0; its library and dtype are those of the data.
     cheap_derivatives : bool
         Whether a model's Jacobian costs little more than its outputs.
+    values_alone : bool
+        Whether its only output is its value, and differences are its gradient.
+    noise : float, optional
+        The relative error that its caller states.
     memory : object, optional
         If answers depend on more than point and batch: what has ``state_dict()`` and
         ``load_state_dict(state)`` for checkpoints.
@@ -194,6 +198,8 @@ class Facts:
     subsample: Callable[[int], Any] | None = None
     start: Vector | None = None
     cheap_derivatives: bool = False
+    values_alone: bool = False
+    noise: float | None = None
     memory: Any = None
 
 
