@@ -312,7 +312,7 @@ def test_values_alone_take_fewer_calls_than_a_gradient_at_every_step():
     least = minimize(problem(), START).fun
     assert "ValueMapping" in found.method
     assert (found.status, found.ledger.target_calls) == (Status.CONVERGED, len(counted.points))
-    assert least * (1 - 1e-9) <= found.fun <= least * (1 + 1e-6)
+    assert found.fun == pytest.approx(least, rel=1e-6)
     gradients = minimize(values(), START, method=ProxyBFGS())
     assert len(counted.points) < gradients.ledger.target_calls
     # Where the coarse loss says nothing, curvature is learnt from differences.

@@ -101,12 +101,14 @@ class ValueMapping(ManifoldMapping):
             move = w - point
             along = metric @ move
             square = float(move @ along)
-            if square > 0:
+            # Nearer to each other the errors of differences are more than what bends.
+            if np.abs(move / state.units).max() > rounding(power=1 / 4):
                 missed = slope - (fine - _gradient(proxy, point)) - bend @ move
                 bend = bend + (np.outer(missed, along) + np.outer(along, missed)) / square
                 bend -= (move @ missed) * np.outer(along, along) / square**2
         return replace(
             state, past=[*before.past[-2:], (w, newest)], tried=[], bend=bend, metric=metric,
+            trusted=0.0,
             radius=max(before.radius, before.trusted) if before.past else MappingPolicy.longest,
         )  # fmt: skip
 
@@ -118,7 +120,11 @@ class ValueMapping(ManifoldMapping):
         """Return the state with what the answers show of the difference."""
         pairs = zip(state.points, outputs, strict=True)
         found = [(point, float(fine[0]) - proxy.value(point)) for point, fine in pairs]
-        found = [(point, gap) for point, gap in found if math.isfinite(gap)]
+        near, begun = rounding(power=1 / 4) * state.units, state.past[-1][0]
+        found = [
+            (point, gap) for point, gap in found
+            if math.isfinite(gap) and (np.abs(point - begun) > near).any()
+        ]  # fmt: skip
         return replace(state, tried=[*state.tried, *found])
 
     def _corrected(self, state: Any, outputs: list[Array], proxy: Any) -> Any:
