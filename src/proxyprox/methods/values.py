@@ -92,9 +92,8 @@ class ValueMapping(ManifoldMapping):
         w, newest = _float64(state.w), state.jacobian[0]
         bend = np.zeros((len(w), len(w))) if before.bend is None else before.bend
         # A step of one in this metric changes the loss by half of it, or a parameter by a step.
-        values, vectors = np.linalg.eigh(_hessian(proxy, w) + bend)
         size = max(abs(state.value), math.ulp(0.0))
-        metric = (vectors * np.abs(values) / size) @ vectors.T
+        metric = self._curvature(before, state.jacobian, proxy) / size
         metric += np.diag((state.units * MappingPolicy.longest) ** -2)
         slope = newest - _gradient(proxy, w)
         for point, fine in before.past:
@@ -113,8 +112,10 @@ class ValueMapping(ManifoldMapping):
         )  # fmt: skip
 
     def _curvature(self, state: Any, jacobian: Array, proxy: Any) -> Array:
-        """Return the coarse Hessian and that of the difference."""
-        return _hessian(proxy, _float64(state.w)) + (0 if state.bend is None else state.bend)
+        """Return the sum of the coarse Hessian and D, every curvature of it taken as positive."""
+        H = _hessian(proxy, _float64(state.w)) + (0 if state.bend is None else state.bend)
+        values, vectors = np.linalg.eigh(H)
+        return np.asarray((vectors * np.abs(values)) @ vectors.T)
 
     def _taught(self, state: Any, outputs: list[Array], proxy: Any) -> Any:
         """Return the state with what the answers show of the difference."""
