@@ -1,6 +1,6 @@
 """Which rows to ask about: accuracy and log-loss after 40, 60 and 100 labels of each criterion.
 
-    python benchmarks/labels_criteria.py --seeds 2 --output docs/results/labels
+    python benchmarks/labels_criteria.py --seeds 3 --output docs/results/labels
 
 A third of the rows is the test set, 1000 of the others at most are the pool; batches of 20, the
 first one uniform. Every criterion has the same model, ``ProxyLogisticRegression(cv=3)`` with the
@@ -24,10 +24,10 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 from sklearn.semi_supervised import SelfTrainingClassifier
-from threadpoolctl import threadpool_limits
 
 from experiments import datasets
 from experiments.records import write_record
+from labels_seeds import Runs
 from labels_text import docstrings
 from proxyprox.sklearn import LabelBudget, ProxyLogisticRegression
 from proxyprox.sklearn.labelling import fit_to_labels
@@ -188,15 +188,18 @@ def main() -> None:
     parser.add_argument("--tables", nargs="*", choices=list(SETS), default=list(SETS))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--output", type=Path, help="folder of criteria.json")
+    parser.add_argument("--cache", type=Path, help="JSON file of finished runs to go on with")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    done: dict[str, Any] = {}
+    done, cache = dict[str, Any](), Runs(arguments.cache)
     for name in arguments.tables:
         data = SETS[name]()
         print(f"{name}: {data[0].shape[0]:,} × {data[0].shape[1]:,}", flush=True)
         for criterion in ALL:
-            with threadpool_limits(1):
-                runs = [contest(data, criterion, seed) for seed in range(arguments.seeds)]
+            runs = [
+                cache.result(str((name, criterion, seed)), contest, data, criterion, seed)
+                for seed in range(arguments.seeds)
+            ]
             done.setdefault(name, {})[criterion] = runs
             means = {key: np.mean([run[key] for run in runs], axis=0) for key in runs[0]}
             columns = "   ".join(

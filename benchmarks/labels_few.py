@@ -1,6 +1,6 @@
 """Test log-loss with 20 to 100 labels: ours, scikit-learn's two, self-training, a mixture.
 
-    python benchmarks/labels_few.py --draws 10 --out docs/results/labels/few.json
+    python benchmarks/labels_few.py --taught 3 --first 500 --out docs/results/labels/few.json
 
 A third of the rows is the test set; labels are drawn from the others, of every class two at least,
 and up to 600 of the rest are the proxy's, on which teachers answer. Columns are standardised by all
@@ -32,6 +32,7 @@ from sklearn.semi_supervised import SelfTrainingClassifier
 
 from experiments.datasets import load
 from experiments.records import write_record
+from labels_seeds import Runs
 from proxyprox.sklearn import ProxyLogisticRegression
 
 Array = Any
@@ -304,10 +305,12 @@ def runs_of(given: argparse.Namespace, job: tuple[str, int]) -> list[dict[str, f
     """Return the losses of every draw of a table with a number of labels."""
     name, labels = job
     table = (TUNING if given.tuning else TABLES)[name]()
-    return [
-        losses(table, labels, given.first + k, given.teachers if k < given.taught else ())
-        for k in range(given.draws)
-    ]
+    found = []
+    for k in range(given.draws):
+        runs, teachers = Runs(given.cache), given.teachers if k < given.taught else ()
+        which = table, labels, given.first + k, teachers
+        found.append(runs.result(str((name, *which[1:])), losses, *which))
+    return found
 
 
 def main() -> None:
@@ -321,6 +324,7 @@ def main() -> None:
     parser.add_argument("--teachers", nargs="*", default=list(TEACHERS), choices=list(TEACHERS))
     parser.add_argument("--out", type=Path)
     parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--cache", type=Path, help="JSON file of finished runs to go on with")
     parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
     record: dict[str, Any] = {"draws": given.draws, "with teachers": given.taught, "tables": {}}
@@ -351,7 +355,8 @@ def main() -> None:
     }
     print(record["summary"])
     if given.out:
-        write_record(given.out, record, measures=MEASURES)
+        note = "in pieces; the seconds are those of the last one" if given.cache else ""
+        write_record(given.out, record, measures=MEASURES, note=note)
 
 
 if __name__ == "__main__":
