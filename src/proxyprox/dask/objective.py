@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas
-import scipy.sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
@@ -133,7 +132,9 @@ def look_at_partition(number: int, part: Any, job: Any) -> Look:
             size.gram + min(design.gram_work), mark,
         )  # fmt: skip
         names = [name for name, _ in columns] if transformer is None else range(width)
-        faults |= {f"column {names[j]!r} NaN or infinite": None for j in _gaps(X)}
+        with np.errstate(invalid="ignore", over="ignore"):
+            gaps = np.flatnonzero(~np.isfinite(np.ravel(X.sum(axis=0))))
+        faults |= {f"column {names[j]!r} NaN or infinite": None for j in gaps}
         faults |= dict.fromkeys(_label_faults(y, family, classes))
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             faults["weights that are negative or not finite"] = None
@@ -151,13 +152,6 @@ def merge_looks(looks: list[Look], size: int) -> Look:
     joined, wrong, met = (tuple(chain.from_iterable(each)) for each in (parts, faults, classes))
     known, drawn = tuple(dict.fromkeys(met))[: CLUSTER.rows], list(chain.from_iterable(samples))
     return Look(joined, max(columns), wrong, known, merge_samples(drawn, size))
-
-
-def _gaps(X: Any) -> Array:
-    """Return the columns that have entries that are not finite."""
-    if scipy.sparse.issparse(X):
-        return np.unique(X.indices[~np.isfinite(X.data)])
-    return np.flatnonzero(~np.isfinite(X).all(axis=0))
 
 
 def _label_faults(y: Array, family: Any, classes: dict[Any, None]) -> list[str]:

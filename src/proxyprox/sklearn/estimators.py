@@ -18,7 +18,6 @@ from proxyprox.problems.families import Gamma, Linear, Poisson
 from proxyprox.result import Interval
 from proxyprox.sklearn import fitting, inference, inputs
 from proxyprox.sklearn.linear import LinearClassifier, LinearModel, LinearRegressor
-from proxyprox.sklearn.policy import FITTING
 
 Array = Any
 
@@ -75,10 +74,9 @@ class ProxyGLM(LinearModel, ABC):
             teacher, worth, made = inference.read_teacher(family, rows, given, settings)
         if made:
             warnings.warn(
-                f"X_proxy and y_proxy{', '.join(made)} agree with X and y more closely than "
-                f"independent rows do (a chance below {FITTING.too_alike:.0%}): they seem to be "
-                "made from them, and are left out. Fit a generator to one half of the labelled "
-                "rows and pass the other half as X and y.",
+                f"X_proxy and y_proxy{', '.join(made)} are too like X and y for independent rows "
+                "and seem to be made from them: they are left out. Fit a generator to one half of "
+                "the labelled rows and pass the other half as X and y.",
                 stacklevel=2,
             )
         found = fitting.learn(settings, family, rows, teacher)
@@ -321,11 +319,11 @@ class ProxyLogisticRegression(ProxyGLM, LinearClassifier):
         check_classification_targets(y)
         classes = np.unique(y[labelled])
         for mark in (-1, ""):
-            if self.unlabelled == "auto" and mark in classes.tolist():
+            if self.unlabelled == inputs.ASK and mark in classes.tolist():
                 rows = f"{int((y == mark).sum())} of {len(y)} rows"
                 remedy = f"Set unlabelled={mark!r} if they have no label, None if it is a class."
                 allowed = f"{mark!r} or None if y is {mark!r} in {rows}"
-                raise ValueError(message("unlabelled", "auto", allowed, remedy))
+                raise ValueError(message("unlabelled", inputs.ASK, allowed, remedy))
         if len(classes) < 2:
             got = f"one class, {classes.tolist()[0]!r}" if len(classes) else "no label"
             remedy = "Label rows of another class."

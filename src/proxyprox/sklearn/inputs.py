@@ -53,11 +53,15 @@ def settings_of(estimator: Any) -> SimpleNamespace:
 # -- labels, and rows without one ---------------------------------------------------------------
 
 
+# Values that may be meant as marks are refused.
+ASK = "auto"
+
+
 def mark_of(unlabelled: Any) -> Any:
     """Return the mark that an estimator's setting stands for; None if every value is a class."""
     if not (np.isscalar(unlabelled) or is_missing(unlabelled)):
         raise ValueError(message("unlabelled", unlabelled, 'a number, a text, None or "auto"'))
-    return None if isinstance(unlabelled, str) and unlabelled == "auto" else unlabelled
+    return None if is_mark(unlabelled, ASK) else unlabelled
 
 
 def is_missing(value: Any) -> bool:
@@ -68,10 +72,8 @@ def is_missing(value: Any) -> bool:
 
 
 def is_mark(value: Any, mark: Any) -> bool:
-    """Tell whether a single value is the mark of a row without a label."""
-    if mark is None or isinstance(value, str) != isinstance(mark, str):
-        return False
-    return (is_missing(mark) and is_missing(value)) or bool(value == mark)
+    """Tell whether a value is a mark; a text marks no number, and a number no text."""
+    return isinstance(value, str) == isinstance(mark, str) and bool(value == mark)
 
 
 def read_labels(y: Any, mark: Any) -> tuple[Any, Array | None]:

@@ -209,8 +209,7 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
         settings = {"rows": self.rows, "criterion": criterion, "seed": self._seed,
                     "floor": UNIFORM, **about}  # fmt: skip
         if self.path is not None:
-            if "data" not in settings:
-                settings["data"] = data_digest(self.X)
+            settings.setdefault("data", data_digest(self.X))
             self._lock(self.path)
         self._settings = json.loads(json.dumps(settings))
         first = [durable.Event("settings", content=self._settings)]
@@ -358,10 +357,10 @@ class LabelBudget(AbstractContextManager["LabelBudget"]):
     def fit(self) -> Any:
         """Return the estimator fitted to all labels so far."""
         if self._fitted is None:
-            bought = np.array(sorted(self.labels), dtype=int)
-            if not len(bought):
+            if not (labels := self.labels):
                 raise ValueError(message("labels", "none", "at least one", "Tell some first."))
-            y = np.array([self.labels[int(row)] for row in bought])
+            bought = np.array(sorted(labels))
+            y = np.array([labels[row] for row in bought.tolist()])
             self._fitted = fit_to_labels(self.estimator, self.X, bought, y, self.teacher)
         return self._fitted
 

@@ -465,9 +465,10 @@ def exported(bought: LabelBudget, pool: Pool, every: bool = False) -> bytes:
     """
     own = own_names(list(pool.cells))[: 1 if every else 3]
     lines = [[*pool.cells, *own]]
-    touched = sorted(bought.labels.keys() | bought.declined | bought.comments.keys())
+    labels, declined = bought.labels, bought.declined
+    touched = sorted(labels.keys() | declined | bought.comments.keys())
     for row in range(bought.rows) if every else touched:
-        skipped = "yes" if row in bought.declined else ""
-        said = [bought.labels.get(row, ""), skipped, bought.comments.get(row, "")]
+        skipped = "yes" if row in declined else ""
+        said = [labels.get(row, ""), skipped, bought.comments.get(row, "")]
         lines.append([*pool.cells.iloc[row], *said[: len(own)]])
     return csv_text(lines, "\r\n").encode("utf-8", "surrogateescape")
