@@ -65,6 +65,9 @@ def test_a_policy_is_trusted_by_rollouts_that_it_was_not_chosen_by():
     assert Evidence([first, lucky], first.w, each=2).trusted() is None
     good = observed(1.0, [10.0, 11.0, 12.0, 10.5])
     assert Evidence([first, good], first.w, each=2).trusted() is good
+    # How much crashes differ says nothing of policies that do not crash.
+    crashed = observed(2.0, [300.0, 90000.0])
+    assert Evidence([first, good, crashed], first.w, each=2).trusted().mean == good.mean
     # Two rollouts of each do not say how much costs spread.
     few = [observed(0.0, [100.0]), observed(1.0, [11.0, 12.0, 10.5])]
     assert Evidence(few, first.w, each=1).trusted() is None

@@ -456,8 +456,13 @@ class ManifoldMapping(Method):
         return Status.CONVERGED if small and not state.blur else Status.STALLED
 
     def note(self, state: MappingState) -> str:
-        """Say what was met on the way."""
-        return state.note
+        """Say what was met on the way, and which parameters nothing holds where they are."""
+        found, far = self.details(state), state.units / rounding(power=1 / 4)
+        if found is None or not (found.errors > far).any():
+            return state.note
+        names = ", ".join(f"w[{j}]" for j in np.flatnonzero(found.errors > far))
+        text = f"Nothing holds {names} there: a plateau. Bounds, or another w0, may lead lower."
+        return f"{state.note} {text}".lstrip()
 
     def details(self, state: MappingState) -> Uncertainty | None:
         """Return standard errors and correlations, if the run has taken differences at its end."""

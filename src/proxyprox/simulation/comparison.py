@@ -41,7 +41,8 @@ class TuningPolicy:
         A trial after one that was turned back is at most this share of its distance away. Set by
         docs/results/guard/plants.md, as are the next three.
     multiple : float
-        Trials above this many times the start's cost are turned back whatever ``tolerance`` says.
+        Trials above this many times the start's cost are turned back whatever ``tolerance`` says,
+        and say nothing of how much costs spread.
     halfway : float
         A step along the gradient alone aims at this share of the cost.
     promise : float
@@ -107,8 +108,8 @@ class Evidence:
     Another policy may be the answer if it was observed to be cheaper, and if its costs would be
     unlikely for one that costs ``margin`` more than the first. Costs are compared as ratios (as
     differences, where some are not positive). Their spread is pooled over all policies, because
-    each has few rollouts. What the simulator says of where rollouts began is subtracted, if that
-    halves the spread.
+    each has few rollouts; those that cost a multiple of the first one are left out. What the
+    simulator says of where rollouts began is subtracted, if that halves the spread.
 
     The first ``each`` rollouts of a policy are those it was chosen by, and the lowest of many costs
     is low by luck: they only make it promising. Later ones were made to check it, and they decide.
@@ -138,6 +139,10 @@ class Evidence:
         self, observed: Sequence[Observed], first: Vector, *, each: int, margin: float = 0.1
     ) -> None:
         self._each = each
+        known = next((one.mean for one in observed if np.array_equal(one.w, first)), math.nan)
+        if known > 0:
+            # The others crash: no answers, and their spread is not that of policies that hold.
+            observed = [one for one in observed if one.mean <= TUNING.multiple * known]
         moved, sizes = [one.adjusted() for one in observed], [one.mean for one in observed]
         self.freedom = sum(len(one.costs) - 1 for one in observed)
         # A simulator that takes away more than there is does not know these costs.
