@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +16,8 @@ from proxyprox._util.codec import CheckpointError, read, refuse_damage, require_
 from proxyprox._util.validation import file_path, message, whole
 
 __all__ = [
-    "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "name_file_in_errors",
-    "other_run_error", "read", "refuse_damage", "require_kind", "require_listed",
-    "resume", "save",
+    "Checkpoint", "CheckpointError", "Growing", "as_checkpoint", "other_run_error",
+    "read", "refuse_damage", "require_kind", "require_listed", "resume", "save",
 ]  # fmt: skip
 
 
@@ -98,15 +95,8 @@ def as_checkpoint(given: Any) -> Checkpoint | None:
 
 def resume(path: str | os.PathLike[str], run: Any) -> None:
     """Fill a freshly built run of the same call from a file."""
-    with name_file_in_errors(path):
-        run.load_state_dict(read(path, run.record_classes, like=run.start))
-
-
-@contextlib.contextmanager
-def name_file_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Say in every CheckpointError which file it is about."""
     try:
-        yield
+        run.load_state_dict(read(path, run.record_classes, like=run.start))
     except CheckpointError as error:
         raise CheckpointError(f"checkpoint {os.fspath(path)!r}: {error}") from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,29 +96,24 @@ def ending_signals() -> Iterator[None]:
 
 
 @contextmanager
-def critical() -> Iterator[Callable[[], bool]]:
+def critical() -> Iterator[None]:
     """Let no signal raise inside the block; one that comes raises at its end.
-
-    Yields
-    ------
-    asked : callable
-        Tells whether a signal waits; for a block of several steps.
 
     Examples
     --------
     >>> try:
-    ...     with ending_signals(), critical() as asked:
+    ...     with ending_signals(), critical():
     ...         signal.raise_signal(signal.SIGINT)
-    ...         print("finished", asked())
+    ...         print("finished")
     ... except KeyboardInterrupt:
     ...     print("interrupted")
-    finished True
+    finished
     interrupted
     """
     watch = _watch if threading.current_thread() is threading.main_thread() else _Watch()
     try:
         watch.blocks += 1
-        yield lambda: watch.waiting
+        yield
     finally:
         watch.blocks -= 1
         watch.raise_waiting()
