@@ -17,7 +17,7 @@ from proxyprox import checkpoint
 from tests.runs import curved as problem
 from tests.runs import loaded, mutated, started
 
-HEADER = b"proxyprox checkpoint 10\n"
+HEADER = b"proxyprox checkpoint 11\n"
 RAN: list[int] = []
 
 
@@ -102,7 +102,7 @@ def test_what_is_no_whole_checkpoint_is_refused(path, tmp_path):
         refused(place)
     with pytest.raises(TypeError, match="path"):
         loaded(None)
-    path.write_bytes(b"proxyprox checkpoint 9\nwhatever")
+    path.write_bytes(b"proxyprox checkpoint 10\nwhatever")
     with pytest.raises(pp.CheckpointError, match=r"another version.*start again"):
         loaded(path)
 
@@ -156,7 +156,8 @@ def array(dtype="<f8", shape=(3,), start=0, order="C", library="numpy"):
 STATE = ("state", "$record", 1)
 METHOD = (*STATE, "method", "$record")
 W, K = (*METHOD, 1, "w"), (*METHOD, 1, "k")
-TABLE = (*STATE, "trace", "$table")
+TABLE = (*STATE, "trace", "$grown")
+ROW = (*TABLE, 0, "$record")
 SET = ("config", "method")
 SKELETONS = {
     "huge array": at(*W)(array(shape=(10**12,))),
@@ -175,12 +176,12 @@ SKELETONS = {
     "unhashable key": at(*STATE, "memory", "x")({"$dict": [[[], 1]]}),
     "k of 10**8": at(*K)(10**8),
     "rows not a table": at(*STATE, "trace")({"$grown": 7}),
-    "rows of another class": at(*TABLE, 0)("proxyprox.result:Result"),
-    "a row without entries": at(*TABLE, 1, 0)([]),
-    "a row with another entry": at(*TABLE, 1, 0)([1] * 13),
-    "a row of text": at(*TABLE, 1, 0)("012345678901"),
-    "rows of text": at(*TABLE, 1)("012345678901"),
-    "rows of many empties": at(*TABLE, 1)(array(shape=(10**9, 0))),
+    "a row of another class": at(*ROW, 0)("proxyprox.result:Result"),
+    "a row without entries": at(*ROW, 1)([]),
+    "a row with another entry": at(*ROW, 1)([1] * 13),
+    "a row of text": at(*ROW, 1)("012345678901"),
+    "rows of text": at(*TABLE)("012345678901"),
+    "rows of many empties": at(*TABLE)(array(shape=(10**9, 0))),
     "record of a class that is not imported": at(*METHOD, 0)("antigravity:State"),
     "record of a class that is no record": at(*METHOD, 0)("subprocess:Popen"),
     "record of a function": at(*METHOD, 0)("os:system"),

@@ -178,84 +178,83 @@ def restore_rng(state: Any, fresh: np.random.Generator) -> np.random.Generator:
 
 # What JSON holds as it is.
 PLAIN = {type(None), bool, int, float, str}
-HEADER = b"proxyprox checkpoint 10\n"
+HEADER = b"proxyprox checkpoint 11\n"
 DIGEST = 16
 # Kinds of dtypes that arrays in a file may have: no objects.
 KINDS = "biufcSUmM"
+
+
+def _grown(items: Any) -> Growing:
+    """Return the sequence of a list, or of floats in an array."""
+    if isinstance(items, np.ndarray) and items.ndim == 1:
+        return Growing(array("d", items.tolist()))
+    if type(items) is not list:
+        raise ValueError("a sequence that is no list")
+    return Growing(items)
+
+
 # What JSON cannot hold: its tag, how it is written, and how it is read.
 TAGS: dict[type, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     complex: ("$complex", lambda z: [z.real, z.imag], lambda parts: complex(*parts)),
     bytes: ("$bytes", bytes.hex, bytes.fromhex),
     tuple: ("$tuple", list, tuple),
     dict: ("$dict", lambda table: [list(pair) for pair in table.items()], dict),
-}
+    Growing: (
+        "$grown", lambda g: np.array(list(g)) if isinstance(g.items, array) else list(g), _grown,
+    ),
+}  # fmt: skip
 LISTED = (
     "A run finds the classes of its first state and those that are listed in states = (...) of the "
     "method, solver, rule or loss: list yours there."
 )
-READERS = {tag: reader for tag, _, reader in TAGS.values()}
 
 
-class _Encoder:
-    """Turns a tree into a line of JSON and raw arrays.
+def _encoded(tree: dict[str, Any], classes: Mapping[str, type] | None) -> bytes:
+    """Return a tree as a line of JSON and raw arrays.
 
     Dicts with a single key that begins with "$" stand for what JSON cannot hold.
     """
+    buffers, size = list[bytes](), 0
+    # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
+    known: dict[int, tuple[Any, Any]] = {}
 
-    def __init__(self, classes: Mapping[str, type] | None = None) -> None:
-        self._classes = classes
-        self._buffers: list[bytes] = []
-        self._size = 0
-        # Arrays that are one object stay one; they are kept alive so that ids stay theirs.
-        self._arrays: dict[int, tuple[Any, Any]] = {}
-
-    def payload(self, tree: dict[str, Any]) -> bytes:
-        skeleton = json.dumps(self.node(tree, ""), separators=(",", ":"))
-        return b"".join([skeleton.encode("ascii"), b"\n", *self._buffers])
-
-    def node(self, item: Any, where: str) -> Any:
+    def node(item: Any, where: str) -> Any:
         kind = type(item)
         if kind in PLAIN or (kind is list and {*map(type, item)} <= PLAIN):
             return item
         if kind is list:
-            return [self.node(part, f"{where}[{at}]") for at, part in enumerate(item)]
+            return [node(part, f"{where}[{at}]") for at, part in enumerate(item)]
         if kind is dict and all(type(key) is str and not key.startswith("$") for key in item):
-            return {key: self.node(part, f"{where}.{key}") for key, part in item.items()}
+            return {key: node(part, f"{where}.{key}") for key, part in item.items()}
         if kind in TAGS:
             tag, write, _ = TAGS[kind]
-            return {tag: self.node(write(item), where)}
-        if kind is Growing:
-            rows = list(item)
-            if isinstance(item.items, array):
-                return {"$grown": self._array(np.array(rows), where)}
-            if len({*map(type, rows)}) == 1 and hasattr(type(rows[0]), "_fields"):
-                return {
-                    "$table": [class_name(type(rows[0])), self.node(list(map(list, rows)), where)]
-                }
-            return {"$grown": self.node(rows, where)}
-        if isinstance(item, np.generic):
-            return {"$scalar": self._array(np.asarray(item), where)}
+            return {tag: node(write(item), where)}
         if is_array_api_obj(item):
-            return self._array(item, where)
+            return buffered(item, where)
         names = field_names(kind)
         if names is None:
             raise _refusal(where, item)
-        if self._classes is not None and class_name(kind) not in self._classes:
+        if classes is not None and class_name(kind) not in classes:
             raise TypeError(f"{where.lstrip('.')} is a {class_name(kind)}. {LISTED}")
-        values = {name: getattr(item, name) for name in names}
-        return {"$record": [class_name(kind), self.node(values, where)]}
+        values = list(item) if isinstance(item, tuple) else {x: getattr(item, x) for x in names}
+        return {"$record": [class_name(kind), node(values, where)]}
 
-    def _array(self, item: Any, where: str) -> Any:
-        if id(item) not in self._arrays:
-            array = to_numpy(item)
-            if type(array) not in (np.ndarray, np.memmap) or array.dtype.kind not in KINDS:
+    def buffered(item: Any, where: str) -> Any:
+        nonlocal size
+        if id(item) not in known:
+            one = isinstance(item, np.generic)
+            flat = np.asarray(item) if one else to_numpy(item)
+            if type(flat) not in (np.ndarray, np.memmap) or flat.dtype.kind not in KINDS:
                 raise _refusal(where, item)
-            order = "F" if np.isfortran(array) else "C"
-            content = [self._size, array.dtype.str, list(array.shape), order, library(item)]
-            self._buffers.append(array.tobytes("A"))
-            self._size += array.nbytes
-            self._arrays[id(item)] = item, {"$array": content}
-        return self._arrays[id(item)][1]
+            order, kind = "F" if np.isfortran(flat) else "C", "scalar" if one else library(item)
+            content = [size, flat.dtype.str, list(flat.shape), order, kind]
+            buffers.append(flat.tobytes("A"))
+            size += flat.nbytes
+            known[id(item)] = item, {"$array": content}
+        return known[id(item)][1]
+
+    skeleton = json.dumps(node(tree, ""), separators=(",", ":"))
+    return b"".join([skeleton.encode("ascii"), b"\n", *buffers])
 
 
 def _refusal(where: str, item: Any) -> TypeError:
@@ -266,79 +265,55 @@ def _refusal(where: str, item: Any) -> TypeError:
     )
 
 
-class _Decoder:
-    """Turns a payload back into a tree; trusts nothing."""
+def _decoded(payload: bytes, like: Any, classes: Mapping[str, type]) -> dict[str, Any]:
+    """Return the tree of a payload, and under "unlisted" the classes that are not given."""
+    text, _, raw = payload.partition(b"\n")
+    unlisted, known = list[str](), dict[str, Any]()
 
-    def __init__(self, like: Any, classes: Mapping[str, type]) -> None:
-        self._like, self._classes = like, classes
-        self.unlisted: list[str] = []
-        self._readers: dict[str, Callable[[Any], Any]] = {
-            **READERS, "$grown": self._growth, "$table": self._table, "$record": self._record,
-            "$array": self._array, "$scalar": lambda array: array[()],
-        }  # fmt: skip
-
-    def tree(self, payload: bytes) -> Any:
-        text, _, self._raw = payload.partition(b"\n")
-        self._arrays: dict[str, Any] = {}
-        return json.loads(text, object_hook=self._node)
-
-    def _node(self, item: dict[str, Any]) -> Any:
-        tag = next(iter(item), "")
-        if not tag.startswith("$"):
-            return item
-        (content,) = item.values()
-        return self._readers[tag](content)
-
-    def _class(self, name: Any) -> Any:
-        if name not in self._classes:
-            self.unlisted.append(str(name)[:200])
-        return self._classes.get(name)
-
-    def _record(self, content: Any) -> Any:
+    def record(content: Any) -> Any:
         """Return a record with these fields, without running any code of its class."""
         name, values = content
-        cls = self._class(name)
-        if cls is None:
+        if name not in classes:
+            unlisted.append(str(name)[:200])
             return None
-        # Fields with a default may be newer than the file.
-        names, values = field_names(cls) or [], {**field_defaults(cls), **values}
-        if set(values) != set(names):
-            raise ValueError(f"a {name} with {list(values)}, not {field_names(cls)}")
+        cls: Any = classes[name]
+        names = field_names(cls) or []
         if issubclass(cls, tuple):
-            return tuple.__new__(cls, (values[key] for key in names))
-        record = object.__new__(cls)
+            values = dict(zip(names, values, strict=True))
+            return tuple.__new__(cls, values.values())
+        # Fields with a default may be newer than the file.
+        values = {**field_defaults(cls), **values}
+        if set(values) != set(names):
+            raise ValueError(f"a {name} with {list(values)}, not {names}")
+        made = object.__new__(cls)
         for key in names:
-            object.__setattr__(record, key, values[key])
-        return record
+            object.__setattr__(made, key, values[key])
+        return made
 
-    def _growth(self, content: Any) -> Growing:
-        if isinstance(content, np.ndarray) and content.ndim == 1:
-            return Growing(array("d", content.tolist()))
-        if type(content) is not list:
-            raise ValueError("a sequence that is no list")
-        return Growing(content)
-
-    def _table(self, content: Any) -> Growing:
-        name, rows = content
-        cls = self._class(name)
-        size = len(field_names(cls) or ()) if cls else None
-        if any(type(row) is not list or len(row) != size for row in rows):
-            raise ValueError(f"rows that are no {name}")
-        return Growing(tuple.__new__(cls, row) for row in rows)
-
-    def _array(self, content: Any) -> Any:
+    def restored(content: Any) -> Any:
         key = repr(content)
-        if key not in self._arrays:
+        if key not in known:
             start, dtype_name, shape, order, kind = content
             dtype, count = np.dtype(str(dtype_name)), math.prod(shape[:32])
             if dtype.kind not in KINDS:
                 raise ValueError(f"an array of {dtype_name!r}")
             # NumPy compares start and count with the buffer. A copy: it is aligned, may be
             # changed, and does not keep the frame alive.
-            flat = np.frombuffer(self._raw, dtype, count, start) if count else np.empty(0, dtype)
-            array = flat.reshape(shape, order=order).copy(order="K")
-            self._arrays[key] = _in_library(array, kind, self._like)
-        return self._arrays[key]
+            flat = np.frombuffer(raw, dtype, count, start) if count else np.empty(0, dtype)
+            known[key] = _in_library(flat.reshape(shape, order=order).copy(order="K"), kind, like)
+        return known[key]
+
+    readers = {tag: read for tag, _, read in TAGS.values()}
+    readers |= {"$record": record, "$array": restored}
+
+    def node(item: dict[str, Any]) -> Any:
+        tag = next(iter(item), "")
+        if not tag.startswith("$"):
+            return item
+        (content,) = item.values()
+        return readers[tag](content)
+
+    return {**json.loads(text, object_hook=node), "unlisted": unlisted}
 
 
 def describe(item: Any) -> Any:
@@ -397,8 +372,8 @@ def library(array: Any) -> str:
 
 def _in_library(array: np.ndarray[Any, Any], name: str, like: Any) -> Any:
     """Return a NumPy array as one of a library, on the device of ``like`` where that is of it."""
-    if name == "numpy":
-        return array
+    if name in ("numpy", "scalar"):
+        return array if name == "numpy" else array[()]
     if like is not None and library(like) == name:
         return namespace(like).asarray(array, device=like.device)
     if name == "torch":
@@ -433,7 +408,7 @@ def save(
     path: str | os.PathLike[str], tree: dict[str, Any], classes: Mapping[str, type] | None = None
 ) -> None:
     """Write a tree to a file, whole or not at all; refuse records of other classes."""
-    payload = _Encoder(classes).payload(tree)
+    payload = _encoded(tree, classes)
     with atomic_output(path) as file:
         file.writelines([HEADER, payload, _digest(payload)])
 
@@ -460,6 +435,4 @@ def read(
         payload = data[len(HEADER) : -DIGEST]
         if data[-DIGEST:] != _digest(payload):
             raise ValueError("it differs from its checksum")
-        decoder = _Decoder(like, classes)
-        tree: dict[str, Any] = decoder.tree(payload)
-        return {**tree, "unlisted": decoder.unlisted}
+        return _decoded(payload, like, classes)

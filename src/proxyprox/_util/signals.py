@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -96,24 +96,29 @@ def ending_signals() -> Iterator[None]:
 
 
 @contextmanager
-def critical() -> Iterator[None]:
+def critical() -> Iterator[Callable[[], bool]]:
     """Let no signal raise inside the block; one that comes raises at its end.
+
+    Yields
+    ------
+    asked : callable
+        Tells whether a signal waits; for a block of several steps.
 
     Examples
     --------
     >>> try:
-    ...     with ending_signals(), critical():
+    ...     with ending_signals(), critical() as asked:
     ...         signal.raise_signal(signal.SIGINT)
-    ...         print("finished")
+    ...         print("finished", asked())
     ... except KeyboardInterrupt:
     ...     print("interrupted")
-    finished
+    finished True
     interrupted
     """
     watch = _watch if threading.current_thread() is threading.main_thread() else _Watch()
     try:
         watch.blocks += 1
-        yield
+        yield lambda: watch.waiting
     finally:
         watch.blocks -= 1
         watch.raise_waiting()
