@@ -105,6 +105,8 @@ def test_an_aborted_rollout_costs_its_worst_and_is_never_dropped():
     assert value > 50.0 * (20 - short)
     assert np.isfinite(gradient).all()
     assert target.ledger.aborted == 2
+    tuned = sim.tune(target, world.proxy, push, rollouts=4, change=0.01)
+    assert "were aborted" in str(tuned)
     with pytest.raises(ValueError, match="worst"):
         sim.Limits(state=(-1, 1))
 

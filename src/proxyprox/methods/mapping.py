@@ -458,9 +458,13 @@ class ManifoldMapping(Method):
     def note(self, state: MappingState) -> str:
         """Say what was met on the way, and which parameters nothing holds where they are."""
         found, far = self.details(state), state.units / rounding(power=1 / 4)
-        if found is None or not (found.errors > far).any():
+        if found is None:
             return state.note
-        names = ", ".join(f"w[{j}]" for j in np.flatnonzero(found.errors > far))
+        # What the data do not determine at all is named with the errors.
+        loose = np.isfinite(found.errors) & (found.errors > far)
+        if not loose.any():
+            return state.note
+        names = ", ".join(f"w[{j}]" for j in np.flatnonzero(loose))
         text = f"Nothing holds {names} there: a plateau. Bounds, or another w0, may lead lower."
         return f"{state.note} {text}".lstrip()
 

@@ -468,7 +468,13 @@ def tune(
     chosen, text = checks.choose(result)
     # The losses of a result are what was observed while policies were chosen: low by luck.
     fun, seen = checks.describe(chosen)
-    text = f"{result.message} {text}".rstrip()
+    text, ledger = f"{result.message} {text}".rstrip(), target.ledger
+    if 2 * ledger.aborted > ledger.rollouts:
+        text += (
+            f" {ledger.aborted} of {ledger.rollouts} rollouts were aborted, and the rest of their "
+            "costs is Limits.worst, which says nothing of slopes: begin at a more cautious w0, or "
+            "let identify=True fit the simulator."
+        )
     result = replace(result, w=chosen, fun=fun, jac=None, values=None, message=text)
     return Tuned(chosen, result, target.ledger, found, proxy, seen)
 
