@@ -130,11 +130,7 @@ class Check:
     def finding(self) -> str:
         """What was found, in words."""
         held_out = count_words(self.batches, "batch", "batches")
-        if self.standard_error > 0:
-            held_out += f", ± one standard error; {self.needed:.2g} of them drop an arm"
         better, worse = (self.arm, self.rival) if self.gap < 0 else (self.rival, self.arm)
-        if abs(self.gap) <= self.rounding:
-            return f"the held-out losses of {worse} and {better} are equal but for rounding"
         size = f"{abs(self.gap):.3g} ± {self.standard_error:.2g} ({held_out})"
         size += "" if self.clear else ", which is within the error"
         return f"the held-out loss of {better} is lower than that of {worse} by {size}"
