@@ -70,7 +70,7 @@ class Labels:
     @staticmethod
     def content(budget):
         budget.close()
-        return budget.labels, budget.comments, budget.weights.tolist(), budget.ask().tolist()
+        return budget.labels, budget.comments, budget.ask().tolist()
 
 
 class Rollouts:
