@@ -473,6 +473,11 @@ class Run:
         """Ask the next question about a batch that is known already."""
         self.state = asked(self.parts, self.state, (batch,))
 
+    @property
+    def points(self) -> tuple[Vector, ...]:
+        """The points of the next question, before a batch is drawn for it."""
+        return questions(self.parts, self.state)[1]
+
     def price(self, query: Query) -> dict[str, float]:
         """Return what answering a query adds to the ledger."""
         price = oracle.price(self.problem.objective, self.ledger, [query.purchase])
