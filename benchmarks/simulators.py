@@ -395,6 +395,7 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="methods of values alone")
     parser.add_argument("--noise", action="store_true", help="outputs with noise of 1 %%")
     parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--parts", type=Path, help="a folder of fits that are not measured again")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     given.output.mkdir(parents=True, exist_ok=True)
@@ -409,11 +410,17 @@ def main() -> None:
         if given.slow and len(system.truth) > 6:
             continue
         for seed in range(FIRST_SEED, FIRST_SEED + given.seeds):
+            part = given.parts / f"{name} {system.name} {seed}.json" if given.parts else None
+            if part is not None and part.exists():
+                rows.append(json.loads(part.read_text(encoding="utf-8")))
+                continue
             measured = (
                 measure_noisy(system, seed)
                 if given.noise
                 else measure(system, seed, slow=given.slow)
             )
+            if part is not None:
+                part.write_text(json.dumps(measured), encoding="utf-8")
             rows.append(measured)
             print(system.name, seed, measured.get("calls", measured), flush=True)
         write_record(given.output / f"{name}.json", rows, measures=MEASURES)
