@@ -61,11 +61,6 @@ class TuningPolicy:
     halfway: float = 0.5
     promise: float = 1e-3
 
-    @property
-    def least(self) -> int:
-        """Degrees of freedom that make a spread known: one is left beside the tails."""
-        return self.tails + 1
-
 
 TUNING = TuningPolicy()
 
@@ -148,7 +143,7 @@ class Evidence:
         # A simulator that takes away more than there is does not know these costs.
         fits = _positive(moved) or not _positive(observed)
         better = _spread(moved, sizes) < 0.5 * _spread(observed, sizes)
-        self.adjusted = fits and better and self.freedom >= TUNING.least
+        self.adjusted = fits and better and self.freedom > TUNING.tails
         self.observed = observed = moved if self.adjusted else list(observed)
         self.first = next((one for one in observed if np.array_equal(one.w, first)), None)
         self.others = [one for one in observed if one is not self.first]
@@ -167,7 +162,7 @@ class Evidence:
     @property
     def spread_known(self) -> bool:
         """Whether there are enough rollouts to say how much costs spread, or they do not at all."""
-        return self.freedom >= TUNING.least or self.variance == 0
+        return self.freedom > TUNING.tails or self.variance == 0
 
     def promising(self) -> Observed | None:
         """Return the cheapest policy that the rollouts it was chosen by speak for."""
