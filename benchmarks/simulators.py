@@ -203,23 +203,27 @@ def calls_to(losses: list[float], level: float) -> float:
     return next((n for n, loss in enumerate(losses, 1) if loss <= level), math.inf)
 
 
-def measure(system: Any, seed: int, *, slow: bool) -> dict[str, Any]:
-    """Return the calls of all methods on one fit."""
-    fit, paths, ends = system.fit(seed), {}, {}
+def measure(system: Any, seed: int, *, slow: bool, parts: Path | None = None) -> dict[str, Any]:
+    """Return the calls of all methods on one fit; what ``parts`` has of them is not run again."""
+    fit, paths = system.fit(seed), {}
+    ends: dict[str, Any] = {"seconds": {}}
     for name, work in attempts(fit).items():
         if (name in SLOW) is not slow and name not in ("ours", *SCIPY):
             continue
         if name == "GP" and len(fit.w0) > 6:
             continue
-        counted, begun = Counted(fit.fine), time.process_time()
-        try:
-            result = work(counted)
-            if name == "ours":
-                ends["status"] = result.status.name
-        except (SpentError, pp.OracleError, ValueError, np.linalg.LinAlgError) as error:
-            ends.setdefault("errors", {})[name] = type(error).__name__
-        paths[name] = counted.losses
-        ends.setdefault("seconds", {})[name] = round(time.process_time() - begun, 2)
+        file = None if parts is None else parts / f"{system.name} {seed} {name}.json"
+        if file is not None and file.exists():
+            kept = json.loads(file.read_text(encoding="utf-8"))
+        else:
+            kept = _run(fit, work)
+            if file is not None:
+                file.write_text(json.dumps(kept), encoding="utf-8")
+        paths[name], ends["seconds"][name] = kept["path"], kept["seconds"]
+        if name == "ours" and kept["status"]:
+            ends["status"] = kept["status"]
+        if kept["error"]:
+            ends.setdefault("errors", {})[name] = kept["error"]
     truth = scipy.optimize.least_squares(fit.fine, fit.truth, xtol=1e-12, ftol=1e-12, max_nfev=40)
     least = min(truth.cost, *(min(path, default=math.inf) for path in paths.values()))
     calls = {
@@ -231,6 +235,17 @@ def measure(system: Any, seed: int, *, slow: bool) -> dict[str, Any]:
         "total": len(paths["ours"]), "path": [float(f"{x:.4g}") for x in paths["ours"]],
         "scipy_path": [float(f"{x:.4g}") for x in _best_path(paths, least)], **ends,
     }  # fmt: skip
+
+
+def _run(fit: Any, work: Callable[[Counted], Any]) -> dict[str, Any]:
+    """Return the losses of a method's calls, its seconds, and how it ended."""
+    counted, begun, status, error = Counted(fit.fine), time.process_time(), "", ""
+    try:
+        status = getattr(getattr(work(counted), "status", None), "name", "")
+    except (SpentError, pp.OracleError, ValueError, np.linalg.LinAlgError) as raised:
+        error = type(raised).__name__
+    seconds = round(time.process_time() - begun, 2)
+    return {"path": counted.losses, "seconds": seconds, "status": status, "error": error}
 
 
 def _best_path(paths: dict[str, list[float]], least: float) -> list[float]:
@@ -395,7 +410,7 @@ def main() -> None:
     parser.add_argument("--slow", action="store_true", help="methods of values alone")
     parser.add_argument("--noise", action="store_true", help="outputs with noise of 1 %%")
     parser.add_argument("--only", nargs="*", default=None)
-    parser.add_argument("--parts", type=Path, help="a folder of fits that are not measured again")
+    parser.add_argument("--parts", type=Path, help="a folder of what is not run again")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     given.output.mkdir(parents=True, exist_ok=True)
@@ -410,17 +425,11 @@ def main() -> None:
         if given.slow and len(system.truth) > 6:
             continue
         for seed in range(FIRST_SEED, FIRST_SEED + given.seeds):
-            part = given.parts / f"{name} {system.name} {seed}.json" if given.parts else None
-            if part is not None and part.exists():
-                rows.append(json.loads(part.read_text(encoding="utf-8")))
-                continue
             measured = (
                 measure_noisy(system, seed)
                 if given.noise
-                else measure(system, seed, slow=given.slow)
+                else measure(system, seed, slow=given.slow, parts=given.parts)
             )
-            if part is not None:
-                part.write_text(json.dumps(measured), encoding="utf-8")
             rows.append(measured)
             print(system.name, seed, measured.get("calls", measured), flush=True)
         write_record(given.output / f"{name}.json", rows, measures=MEASURES)
