@@ -32,7 +32,10 @@ LIMIT = 200
 # A process is fitted anew after each call, which becomes slow.
 GP_LIMIT = 40
 FIRST_SEED = 100
-MEASURES = ["src/proxyprox/methods/mapping.py", "src/proxyprox/problems/least_squares.py"]
+MEASURES = [
+    "src/proxyprox/methods/mapping.py", "src/proxyprox/methods/values.py",
+    "src/proxyprox/problems/least_squares.py",
+]  # fmt: skip
 LEVELS = (1e-2, 1e-4, 1e-6)
 SCIPY = ("lm w0", "lm ĉ", "trf w0", "trf ĉ")
 

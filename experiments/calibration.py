@@ -407,3 +407,50 @@ def tuning() -> list[System]:
         ode("growth, other laws", _growth, starts(0.1, 3.0), 10.0, kept=25, fine=250, coarse=100,
             truth=np.log([1.0, 0.8, 0.6, 0.1]), noise=0.02, coarse_slopes=_free_growth),
     ]  # fmt: skip
+
+
+def _spikes(p: Array, t: float, v: float, w: float) -> tuple[float, float]:
+    return p[0] * (v - v**3 / 3 - w + 0.5), (v + p[1] - p[2] * w) / (5 * p[3])
+
+
+def _duffing(p: Array, t: float, x: float, v: float) -> tuple[float, float]:
+    return v, -p[0] * x - p[1] * x**3 - p[2] * v + p[3] * np.cos(1.2 * t)
+
+
+def _clock(p: Array, t: float, a: float, b: float, c: float) -> tuple[float, ...]:
+    return p[0] / (1 + c**3) - p[1] * a, p[2] * a - 0.4 * b, p[3] * b - p[4] * c
+
+
+def _chain(p: Array, t: float, a: float, b: float, c: float) -> tuple[float, ...]:
+    return -p[0] * a * a, p[0] * a * a - p[1] * b, p[1] * b - p[2] * c / (p[3] + c)
+
+
+def _glucose(p: Array, t: float, g: float, x: float, i: float) -> tuple[float, ...]:
+    rise = p[4] * np.maximum(g - 1.0, 0.0)
+    return -(p[0] + x) * g + p[0], p[2] * i - p[1] * x, rise - p[3] * (i - 0.2)
+
+
+def _masses(p: Array, t: float, x: float, v: float, y: float, u: float) -> tuple[float, ...]:
+    pull = p[2] * (y - x)
+    return v, pull - p[0] * x - p[1] * v, u, -p[3] * y - pull - 0.1 * u
+
+
+def values_alone() -> list[System]:
+    """Return the simulators on which the choices of fits by values alone were made.
+
+    Those of :func:`tuning` were the others.
+    """
+    return [
+        ode("spikes", _spikes, starts(-1.0, 1.0), 10.0, kept=40, fine=400, coarse=200,
+            truth=np.log([1.5, 0.7, 0.8, 2.0]), noise=0.05, spread=0.2),
+        ode("Duffing", _duffing, starts(1.0, 0.0), 8.0, kept=32, fine=320, coarse=160,
+            truth=np.log([1.5, 0.5, 0.3, 0.8]), noise=0.03, spread=0.2),
+        ode("clock", _clock, starts(0.1, 0.2, 0.5), 12.0, kept=24, fine=240, coarse=72,
+            truth=np.log([1.5, 0.6, 0.8, 0.9, 0.7]), noise=0.03, seen=[0, 2]),
+        ode("chain", _chain, starts(2.0, 0.0, 0.0), 8.0, kept=24, fine=240, coarse=48,
+            truth=np.log([0.9, 0.6, 0.5, 0.7]), noise=0.02, seen=[1, 2]),
+        ode("glucose", _glucose, starts(3.0, 0.0, 1.0), 10.0, kept=25, fine=250, coarse=50,
+            truth=np.log([0.15, 0.4, 0.3, 0.6, 0.5]), noise=0.03, seen=[0, 2]),
+        ode("two masses", _masses, starts(1.0, 0.0, 0.0, 0.0), 8.0, kept=32, fine=320,
+            coarse=160, truth=np.log([1.5, 0.3, 0.7, 1.2]), noise=0.03, seen=[0, 2], spread=0.2),
+    ]  # fmt: skip

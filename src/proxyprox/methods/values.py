@@ -13,6 +13,9 @@ minimised in a box around the best point, and the fine loss is called there.
 A step that fails, or gains less than a quarter of what it promised, or less than the calls since
 the last differences did on average, leads to differences at the best point, which take d calls.
 The run ends if the model is fresh and promises nothing.
+
+What is a quarter here, and the first box, were chosen on the fits of ``values_alone()`` in
+experiments/calibration.py; docs/results/simulators/calls.md reports others.
 """
 
 from __future__ import annotations
