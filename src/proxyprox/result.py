@@ -226,6 +226,10 @@ class Status(Enum):
     )
     GREW = "The run diverged, though every number stayed finite."
     ABOVE_START = "The loss ended above where it began."
+    INNER_RULE_FAILED = (
+        "The inner rule failed in most steps, and nothing shows that the loss fell. A smaller eta, "
+        "an inner solver that may take more steps, or a looser rule should help."
+    )
     INTERRUPTED = "The run was interrupted; the last good iterate is returned."
 
     @property

@@ -69,10 +69,6 @@ class OutcomePolicy:
 
 
 POLICY = OutcomePolicy()
-INNER_RULE_FAILED = (
-    "The inner rule failed in most steps: a smaller eta, an inner solver that may take more steps, "
-    "or a looser rule should help."
-)
 
 
 def is_above(first: float, last: float, like: Vector) -> bool:
@@ -484,7 +480,7 @@ def judge_outcome(
         faults.append("it is NaN at the start")
     values = None if faults or first is None or last is None else (first, last)
     faults = [f"The objective's value could not be used ({each}): check it." for each in faults[:1]]
-    status, note = _status(result, path, values)
+    status, note = _status(result, path, w0, values)
     if values is not None and is_above(*values, result.w):
         answer, least = path.lowest(problem, w0, values[0])
         whose = "start" if same_point(answer, w0) else "lowest point that was asked about"
@@ -505,13 +501,13 @@ def judge_outcome(
         cause = "Check the gradient against the value too, with scipy.optimize.check_grad."
         if status is Status.ABOVE_START and not path.exact:
             cause = "Near the minimum noisy gradients lead up too: larger batches help there."
-        parts += [helps, cause]
+        parts += [] if status is Status.INNER_RULE_FAILED else [helps, cause]
     text, fun = " ".join(filter(None, [*parts, *faults])), math.nan if last is None else last
     return replace(result, values=values, fun=fun, status=status, message=text)
 
 
 def _status(
-    result: Result, path: GradientPath, values: tuple[float, float] | None
+    result: Result, path: GradientPath, w0: Vector, values: tuple[float, float] | None
 ) -> tuple[Status, str]:
     """Return the status that the evidence supports, and what was seen if it leaves doubts."""
     status, rows, doubt = result.status, result.trace.rows, result.doubt
@@ -525,12 +521,19 @@ def _status(
         # Noise at a good start leads far up, too, if little was left to gain.
         grew = not math.isfinite(last) or (path.exact and far) or size >= POLICY.grown * small
         return Status.GREW if grew else Status.ABOVE_START, ""
-    # By more than rounding.
     blur, farthest = rounding(result.w), max(row.displacement for row in rows)
-    failed = [
+    # By more than rounding, and not at a start that was the minimum already.
+    failed = sum(
         row.held is False
         and row.displacement > blur * farthest
         and not row.residual <= blur * rows[0].gradient
         for row in rows
-    ]
-    return status, INNER_RULE_FAILED if sum(failed) > len(rows) / 2 else ""
+    )
+    with np.errstate(over="ignore", invalid="ignore"):
+        still = norm(result.last - w0) <= 10 * blur * norm(w0)
+    if still or failed <= len(rows) / 2:
+        return status, ""
+    small, size = path.sizes()
+    if size < small / 2 if values is None else values[1] < values[0]:
+        return status, "The inner rule failed in most steps."
+    return Status.INNER_RULE_FAILED, ""
