@@ -239,9 +239,9 @@ def codes_of(path: Path, *trees: ast.Module) -> dict[CodeType, CodeType]:
 
 
 def passes(session: Any, test: int, seconds: float) -> bool:
-    """Run a test; it ends the process when it takes more processor time, or forty times that."""
+    """Run a test; it ends the process when it takes more processor time, or waits 15 times that."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
-    signal.setitimer(signal.ITIMER_REAL, 40 * seconds)
+    signal.setitimer(signal.ITIMER_REAL, 15 * seconds)
     item = session.items[test]
     session.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
     return not session.testsfailed

@@ -105,11 +105,12 @@ def test_least_squares_is_the_short_form_and_units_change_nothing_but_units():
     assert found.ledger.target_calls <= plain.ledger.target_calls + 10
 
 
-def test_bounds_are_never_left_and_a_minimum_at_one_is_converged():
-    counted, bounds = Counting(), ([2.5, 0.0, 0.3], [3.5, 2.0, 1.0])
+@pytest.mark.parametrize("bounds", [([2.5, 0, 0.3], [3.5, 2, 1]), ([0, 0, 0], [2.5, 2, 1])])
+def test_bounds_are_never_left_and_a_minimum_at_one_is_converged(bounds):
+    counted = Counting()
     found = minimize(problem(counted, bounds=bounds), START)
     slow = scipy.optimize.least_squares(
-        lambda w: squares(fine(w)), np.clip(START, *bounds) + 1e-3, bounds=bounds
+        lambda w: squares(fine(w)), np.clip(START, *bounds), bounds=bounds, xtol=1e-12
     )
     assert found.fun <= slow.cost * (1 + 1e-6)
     assert all((w >= bounds[0]).all() and (w <= bounds[1]).all() for w in counted.points)

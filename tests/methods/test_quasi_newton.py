@@ -486,6 +486,28 @@ def test_what_the_model_says_is_left_is_about_the_gap():
             assert whole - left == pytest.approx(target.value(start) - value)
 
 
+@pytest.mark.parametrize(("worth", "formed"), [(2.0, 2), (5.0, 1), (20.5, 1), (21.5, 0)])
+def test_a_hessian_is_formed_if_more_rounds_seem_left_than_it_takes(worth, formed):
+    target = logistic(2000, 25, np.geomspace(1, 0.2, 25), 4, seed=1, l2=1e-4)
+    method = pp.ProxyBFGS(sample=200, worth=worth, start_at_proxy=False)
+    run, found = pp.Run(pp.Problem(target), method=method), 0
+    for _ in range(17):
+        before = run.state.method
+        advance(run, target)
+        state = run.state.method
+        losses, left = [*before.losses, state.value], 0.0
+        if len(losses) >= 8 and state.value != before.value:
+            # Three rounds shrink the gap by this ratio, down to a billionth of the first one.
+            first, then = losses[-7] - losses[-4], losses[-4] - losses[-1]
+            ratio, gap = then / first, then * then / (first - then)
+            share = gap / (losses[0] - losses[-1] + gap)
+            left = 3 * math.log(QuasiNewtonPolicy.close / share) / math.log(ratio)
+        due = left > worth and (before.anchor is None or state.k - before.formed >= worth)
+        assert (state.formed == state.k) == due
+        found += due
+    assert found == formed
+
+
 def test_without_values_the_start_is_chosen_by_the_trapezoidal_rule():
     for seed in range(12):
         rng = np.random.default_rng(seed)
