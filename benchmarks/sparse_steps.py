@@ -7,7 +7,8 @@ count: no run ends above its start, and the worst seed's suboptimality after 300
 divided by that of the best constant η × {last iterate, mean}, picked afterwards with the true loss,
 the median of four of the seeds.
 
-Grids do not depend on the rule: the best constant steps are taken from the record.
+Grids do not depend on the rule: the best constant steps are taken from the record. ``--resume``
+keeps the problems that a call broken off had finished.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ K, SEEDS, GRID_SEEDS = 300, 8, 4
 PROXY_GRID = 4.0 ** np.arange(-5, 3)
 RECORD = Path(__file__).parents[1] / "docs/results/auto_eta/sparse_steps.json"
 GRIDS = Path(__file__).parent / "results" / "sparse_grids.json"
+RUNS = Path(__file__).parent / "results" / "sparse_runs.json"
 
 LIMIT = 4.0
 """What the worst seed's ratio should stay below."""
@@ -154,12 +156,16 @@ def main() -> None:
     parser.add_argument("--part", choices=METHODS, default="auto")
     parser.add_argument("--only", default="", help="problems whose name contains this")
     parser.add_argument("--json", type=Path, default=RECORD, help="write the record here")
+    parser.add_argument("--resume", action="store_true", help="keep runs of a call broken off")
     parser.add_argument("--grids", action="store_true", help="run the constant steps again, too")
     given = parser.parse_args()
     threadpool_limits(1)
     np.seterr(all="ignore")
     GRIDS.parent.mkdir(exist_ok=True)
     kept = json.loads(GRIDS.read_text()) if GRIDS.exists() else {}
+    done: dict[str, Any] = {}
+    if given.resume and RUNS.exists():
+        done = json.loads(RUNS.read_text())
     earlier = {} if given.grids else json.loads(RECORD.read_text(encoding="utf-8"))["methods"]
     record: dict[str, Any] = {"K": K, "seeds": SEEDS, "limit": LIMIT, "methods": {}}
     for part in [given.part]:
@@ -179,7 +185,11 @@ def main() -> None:
                 known = best_constant(cell, kept[key])
             names = ("best_of_grid", "eta_times_H", "average", "edge_of_grid")
             known = {name: known[name] for name in names}
-            row = compare(cell, known, [run_auto(cell, seed, (K,)) for seed in range(SEEDS)])
+            runs = f"{part}, {key}"
+            if runs not in done:
+                done[runs] = [run_auto(cell, seed, (K,)) for seed in range(SEEDS)]
+                RUNS.write_text(json.dumps(done))
+            row = compare(cell, known, done[runs])
             rows[key] = row
             print(
                 f"| {cell.name} | {cell.half} | {show(row['ratio'])} | {show(row['worst_ratio'])} "
