@@ -170,6 +170,8 @@ class Fit:
             if theta:
                 w = self._mixture(self.plain, theta, found[-1], w)
             hessian = np.asarray(held.hessian(w))
+            # Nothing holds the mean of the classes' constants.
+            hessian = hessian + 1e-10 * hessian.max() * np.eye(len(w))
             found.append(Quadratic(hessian, held.gradient(w) - hessian @ w))
         return found[1:]
 
