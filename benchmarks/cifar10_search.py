@@ -7,6 +7,7 @@ Runs a list of settings until the time is over and prints a line after each: tes
 1, 3 and 5 passes (or the nearest points), at the end, and on the validation images if there are
 some; seconds and proxy gradients. What ran out of time is listed.
 
+``--subset`` and ``--clean`` take the lists of ``cifar10_settings.py``.
 ``--settings file.json`` replaces the list by one's own: a list of objects with a ``name``, fields
 of ``Recipe`` and, if wanted, ``config``: fields of ``Config`` for this one, such as
 ``{"clean": 2000, "noise": "pair", "passes": 10}``. ``seeds`` limits their number.
@@ -40,6 +41,7 @@ from typing import Any
 
 import torch
 
+from cifar10_settings import settings
 from experiments.cifar10 import TINY, Config, Recipe
 from experiments.cifar10.model import Network
 from experiments.cifar10.run import device_data
@@ -91,6 +93,9 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--only", default="", help="parts of names, separated by commas")
     parser.add_argument("--settings", type=Path)
+    parser.add_argument("--subset", action="store_true", help="those of cifar10_settings.py")
+    parser.add_argument("--clean", type=int, nargs="+", help="the same, with few right labels")
+    parser.add_argument("--noise", nargs="+", default=["pair"], help="pair, uniform: of the others")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--device")
     parser.add_argument("--no-compile", action="store_true")
@@ -111,7 +116,9 @@ def options(words: list[str] | None = None) -> argparse.Namespace:
 def make_jobs(given: argparse.Namespace) -> list[Row]:
     """Return what to train: recipe, configuration and seed, the first seed of all of them first."""
     items = [asdict(recipe) for recipe in SETTINGS]
-    if given.settings:
+    if given.subset or given.clean:
+        items = settings(subset=given.subset, clean=given.clean or (), noise=given.noise)
+    elif given.settings:
         items = json.loads(given.settings.read_text())
     words = [word.strip() for word in given.only.split(",") if word.strip()]
     items = [i for i in items if not words or any(word in i["name"] for word in words)]
@@ -340,15 +347,15 @@ TASK = ("clean", "noise", "noise_rate", "passes", "validation")
 
 def choices(rows: list[Row]) -> str:
     """Say for each task and kind of method which setting its validation images prefer."""
-    settings: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[Row]]] = {}
     for row in rows:
         if row.get("validation") is not None and row["finished"]:
             config = row["job"]["config"]
             task = ", ".join(f"{name} {config[name]}" for name in TASK if name in config)
-            group = settings.setdefault((task, row["name"].partition(":")[0]), {})
+            group = groups.setdefault((task, row["name"].partition(":")[0]), {})
             group.setdefault(row["name"], []).append(row)
     lines = []
-    for (task, _), group in sorted(settings.items()):
+    for (task, _), group in sorted(groups.items()):
         best = max(
             group.values(),
             key=lambda runs: (mean(runs, "validation"), -mean(runs, "validation_loss")),

@@ -1,7 +1,7 @@
-"""Settings for ``cifar10_search.py --settings``: every method with its knobs, tuned alike.
+"""Settings for ``cifar10_search.py``: every method with its knobs, tuned alike.
 
-    python benchmarks/cifar10_settings.py --clean 500 2000 8000 --noise pair uniform > noise.json
-    python benchmarks/cifar10_settings.py --subset > subset.json
+    python benchmarks/cifar10_search.py --clean 500 2000 8000 --noise pair uniform --workers 4
+    python benchmarks/cifar10_search.py --subset --seeds 3 --workers 4
 
 The first are few right labels among wrong ones, at equal numbers of gradients; the second the
 proxy of 2,560 images, at equal numbers of target gradients: 5 passes, and 25 with one seed.
@@ -9,9 +9,8 @@ proxy of 2,560 images, at equal numbers of target gradients: 5 passes, and 25 wi
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
+from collections.abc import Sequence
 from typing import Any
 
 COMMON = {"weight_decay": 0.1, "warmup": 0.15, "average": 0.98, "refresh": 20, "augment": True,
@@ -45,7 +44,7 @@ def wrong_labels(lr: list[float]) -> list[Setting]:
     ]
 
 
-def subset(lr: list[float]) -> list[Setting]:
+def subset_settings(lr: list[float]) -> list[Setting]:
     by_hand, more = {**ALONE, "optimizer": "interleaved"}, {"inner_steps": 16, "target_weight": 6.0}
     long = {"config": {"passes": 25}, "seeds": 1}
     return [
@@ -59,27 +58,23 @@ def subset(lr: list[float]) -> list[Setting]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--subset", action="store_true")
-    parser.add_argument("--clean", type=int, nargs="+", default=[2000])
-    parser.add_argument("--noise", nargs="+", default=["pair"], choices=sorted(RATES))
-    parser.add_argument("--rate", type=float, help="default: 0.45 of pairs, 0.6 uniform")
-    parser.add_argument("--passes", type=float, help="default: 5 with a subset, else 10")
-    parser.add_argument("--lr", type=float, nargs="+", default=[2e-3])
-    given = parser.parse_args()
+def settings(
+    *,
+    subset: bool,
+    clean: Sequence[int],
+    noise: Sequence[str],
+    passes: float | None = None,
+    lr: Sequence[float] = (2e-3,),
+) -> list[Setting]:
+    """Return the settings of a subset, or of few right labels among wrong ones.
+
+    The passes are 5 and 10, wrong labels 45 % in pairs and 60 % uniform.
+    """
+    if subset:
+        return [{"config": {"passes": passes or 5}, **s} for s in subset_settings([*lr])]
     found = []
-    if given.subset:
-        config = {"passes": given.passes or 5}
-        found = [{"config": config, **s} for s in subset(given.lr)]
-    else:
-        for clean, noise in itertools.product(given.clean, given.noise):
-            config = {"clean": clean, "noise": noise, "noise_rate": given.rate or RATES[noise],
-                      "passes": given.passes or 10}  # fmt: skip
-            settings = wrong_labels(given.lr)
-            found += [{**setting, "config": config} for setting in settings]
-    print(json.dumps(found, indent=1))
-
-
-if __name__ == "__main__":
-    main()
+    for number, kind in itertools.product(clean, noise):
+        config = {"clean": number, "noise": kind, "noise_rate": RATES[kind],
+                  "passes": passes or 10}  # fmt: skip
+        found += [{**setting, "config": config} for setting in wrong_labels([*lr])]
+    return found
