@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.records import write_record
+from experiments.records import kept, write_record
 from proxyprox.simulation import (
     FunctionSystem,
     Limits,
@@ -266,6 +266,7 @@ def main() -> None:
     parser.add_argument("--rollouts", type=int, default=16)
     parser.add_argument("--each", type=int, default=2, help="rollouts of a gradient")
     parser.add_argument("--output", type=Path, required=True, help="a folder")
+    parser.add_argument("--parts", type=Path, help="a folder of what is not run again")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     seeds, flags = range(given.first_seed, given.first_seed + given.seeds), (True, False)
@@ -273,7 +274,10 @@ def main() -> None:
     records = []
     for number, (seed, plant, spread, repeats, identify) in enumerate(options):
         case = Case(number, plant, spread, repeats, identify, seed)
-        records.append(run(case, given.rollouts, given.each))
+        name = " ".join(map(str, vars(case).values()))
+        records.append(
+            kept(given.parts, name, lambda case=case: run(case, given.rollouts, given.each))
+        )
         print(records[-1], flush=True)
     measures = ["src/proxyprox/simulation", "src/proxyprox/stepsizes"]
     write_record(given.output / "records.jsonl", records, measures=measures)

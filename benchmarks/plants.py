@@ -12,12 +12,13 @@ import argparse
 import statistics
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.records import write_record
+from experiments.records import kept, write_record
 from proxyprox.simulation import (
     FunctionSystem,
     Limits,
@@ -171,13 +172,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--parts", type=Path, help="a folder of what is not run again")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     rows = []
     for name in PLANTS:
         for gap in GAPS:
             rows += [
-                measure(name, gap, seed) for seed in range(FIRST_SEED, FIRST_SEED + given.seeds)
+                kept(given.parts, f"{name} {gap} {seed}", partial(measure, name, gap, seed))
+                for seed in range(FIRST_SEED, FIRST_SEED + given.seeds)
             ]
             print(rows[-1], flush=True)
     given.output.mkdir(parents=True, exist_ok=True)

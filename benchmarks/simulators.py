@@ -26,7 +26,7 @@ import scipy.optimize
 
 import proxyprox as pp
 from experiments import calibration
-from experiments.records import write_record
+from experiments.records import kept, write_record
 
 LIMIT = 200
 # A process is fitted anew after each call, which becomes slow.
@@ -215,18 +215,12 @@ def measure(system: Any, seed: int, *, slow: bool, parts: Path | None = None) ->
             continue
         if name == "GP" and len(fit.w0) > 6:
             continue
-        file = None if parts is None else parts / f"{system.name} {seed} {name}.json"
-        if file is not None and file.exists():
-            kept = json.loads(file.read_text(encoding="utf-8"))
-        else:
-            kept = _run(fit, work)
-            if file is not None:
-                file.write_text(json.dumps(kept), encoding="utf-8")
-        paths[name], ends["seconds"][name] = kept["path"], kept["seconds"]
-        if name == "ours" and kept["status"]:
-            ends["status"] = kept["status"]
-        if kept["error"]:
-            ends.setdefault("errors", {})[name] = kept["error"]
+        known = kept(parts, f"{system.name} {seed} {name}", lambda work=work: _run(fit, work))
+        paths[name], ends["seconds"][name] = known["path"], known["seconds"]
+        if name == "ours" and known["status"]:
+            ends["status"] = known["status"]
+        if known["error"]:
+            ends.setdefault("errors", {})[name] = known["error"]
     truth = scipy.optimize.least_squares(fit.fine, fit.truth, xtol=1e-12, ftol=1e-12, max_nfev=40)
     least = min(truth.cost, *(min(path, default=math.inf) for path in paths.values()))
     calls = {

@@ -10,6 +10,7 @@ gymnasium alone steps the robot.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ import numpy as np
 import typer
 
 import proxyprox as pp
-from experiments.records import write_record
+from experiments.records import kept, write_record
 from experiments.rollouts import Antithetic, NetworkPolicy
 from experiments.shared import guarded, start
 from proxyprox._util.extras import require
@@ -157,12 +158,14 @@ def cartpole(
     seeds: Annotated[int, typer.Option(min=1, help="Seeds.")] = 5,
     tilt: Annotated[float, typer.Option(help="Slope of the robot's rail, in radians.")] = TILT,
     output: Annotated[Path, typer.Option(help="Folder of the summary.")] = Path("runs/cartpole"),
+    parts: Annotated[Path | None, typer.Option(help="Folder of what is not run again.")] = None,
 ) -> None:
     """Tune gains and a small network on a gymnasium cart-pole with other physics."""
     output.mkdir(parents=True, exist_ok=True)
     records = []
     for kind, method, seed in product(("linear", "network"), METHODS, range(seeds)):
-        for found in run(kind, rollouts, method, seed, tilt):
+        name = f"{kind} {rollouts} {method} {seed} {tilt}"
+        for found in kept(parts, name, partial(run, kind, rollouts, method, seed, tilt)):
             records.append(found)
             text = f"{kind:8} {found['estimator']:20} {found['before']:.3f} → {found['after']:.3f}"
             say(stdout(), f"{text} after {found['ledger']['rollouts']} rollouts")

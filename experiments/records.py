@@ -53,7 +53,9 @@ from typing import Any
 
 from proxyprox._util.files import atomic_write_text
 
-__all__ = ["check_records", "fill_tables", "publish", "tables_without_record", "write_record"]
+__all__ = [
+    "check_records", "fill_tables", "kept", "publish", "tables_without_record", "write_record",
+]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("docs/results")
@@ -103,6 +105,20 @@ def write_record(
     file.parent.mkdir(parents=True, exist_ok=True)
     atomic_write_text(file, _as_text(data, file.suffix))
     _describe(file, files, note, root)
+
+
+def kept(folder: Path | None, name: str, make: Callable[[], Any]) -> Any:
+    """Return what an earlier run left in a folder under a name, or what is made now, and leave it.
+
+    With it a long measurement that was broken off goes on. Without a folder everything is made.
+    """
+    if folder is None:
+        return make()
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
+    if not file.exists():
+        atomic_write_text(file, json.dumps(make()))
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def publish(folder: Path, area: str, *, measures: Sequence[str], root: Path = ROOT) -> None:
