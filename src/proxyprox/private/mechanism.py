@@ -721,8 +721,8 @@ class JamesStein:
         norm = max(float(t @ t), 1e-300)
         size = max(0.0, float(t @ (whitened**2 - variance)) / norm)
         if self.expected:
-            # The standard deviation of that estimate if s is the expected one.
-            error = math.sqrt(2 * float(t**2 @ (self.expected * t + variance) ** 2)) / norm
-            clear = size > self.expected + PRIVATE.clear * error
-            size = size if clear else self.expected
+            # P(Σ aᵢ(ξᵢ² − 1) ≥ 2√x‖a‖ + 2x max a) ≤ exp(−x) for normal ξ: Laurent and Massart.
+            a, x = t * (self.expected * t + variance) / norm, PRIVATE.surprise
+            chance = 2 * math.sqrt(x) * float(np.linalg.norm(a)) + 2 * x * float(a.max())
+            size = size if size > self.expected + chance else self.expected
         return np.asarray(self.metric.unwhiten(size * t / (size * t + variance) * whitened))

@@ -43,9 +43,11 @@ class PrivatePolicy:
         Share of a public column's entries, at each end, at which private ones are cut.
     strengths : tuple of float
         L2 strengths that cross-validation on public rows tries.
+    surprise : float
+        Differences are believed to be another population's if their length has a probability
+        below ``exp(−surprise)``: each release is another look, and most looks are of noise.
     clear : float
-        Standard deviations by which differences must be longer than public rows explain. With
-        three, one fit of 24 took noise for another population: each release is another look.
+        Standard deviations by which second moments must exceed what public rows have.
     count : float
         Share of μ² for the noisy number of rows.
     sure_count, far_count : float
@@ -68,7 +70,8 @@ class PrivatePolicy:
     extra_curvature: float = 4.0
     tail: float = 0.005
     strengths: tuple[float, ...] = tuple(np.geomspace(1e-6, 1e-1, 11).tolist())
-    clear: float = 5.0
+    surprise: float = 8.0
+    clear: float = 3.0
     count: float = 0.01
     sure_count: float = 3.0
     far_count: float = 2.5
