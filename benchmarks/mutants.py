@@ -350,7 +350,9 @@ def write(row: dict[str, Any]) -> None:
     known = json.loads(file.read_text()) if file.exists() else []
     rows = [one for one in known if any(one[key] != row[key] for key in keys)] + [row]
     rows.sort(key=lambda one: [str(one[key]) for key in keys])
-    write_record(RECORD, rows, measures=[name for part in FOLDERS.values() for name in part[0]])
+    measures = [name for part in FOLDERS.values() for name in part[0]]
+    note = "The rows of several seeds add up; --seconds ends one before its count."
+    write_record(RECORD, rows, measures=measures, note=note)
     os._exit(0)
 
 
