@@ -312,7 +312,7 @@ def main() -> None:
             sys.exit(f"{folder}: its tests fail on the code as it is.")
         print(f"{folder}: {row['survive']} of {row['mutants']} survive, {row['cpu_seconds']} s",
               *row["survivors"], sep="\n  ", flush=True)  # fmt: skip
-        if given.write:
+        if given.write and row["mutants"]:
             write({"tree": "this" if given.tree == HOME else "before", **row})
 
 
