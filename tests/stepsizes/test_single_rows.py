@@ -9,10 +9,8 @@ import pytest
 import scipy.sparse
 
 import proxyprox as pp
-from proxyprox.inner.exact import minimise_exactly
 from proxyprox.stepsizes.auto import AutoStep, Point
 from proxyprox.stepsizes.base import Observation
-from tests.runs import logistic
 
 
 def squares(d, batch, seed=0):
@@ -22,56 +20,10 @@ def squares(d, batch, seed=0):
     return pp.linear_regression(X, y, batch_size=batch)
 
 
-def classes(d, batch):
-    return logistic(2000, d, strength=0.4, batch_size=batch)
-
-
-def best_constant(problem, etas, steps, seeds):
-    """Return the least median loss of constant step sizes, last iterate or mean."""
-    found = []
-    for eta in etas:
-        runs = []
-        for seed in seeds:
-            mean = []
-            call = {"method": pp.ProxyProx(eta), "steps": steps, "rng": seed}
-            last = pp.minimize(problem, **call, callback=lambda step, m=mean: m.append(step.w)).w
-            runs.append([problem.value(last), problem.value(np.mean(mean, axis=0))])
-        found.append(np.median(runs, axis=0).min())
-    return np.nanmin(found)
-
-
-def minimiser(loss):
-    return minimise_exactly(loss, loss.zeros(), tol=1e-10)
-
-
 def repeated(loss, *, repeatable=True):
     return pp.FunctionObjective(
         loss.gradient, value=loss.value, sample=loss.sample, repeatable=repeatable
     )
-
-
-@pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (classes, "10%"),
-        pytest.param(squares, "label-free", marks=pytest.mark.slow),
-        pytest.param(squares, "functions", marks=pytest.mark.slow),
-        pytest.param(classes, "label-free", marks=pytest.mark.slow),
-    ],
-)
-def test_one_row_a_step_ends_near_the_best_constant_step_size(make, kind):
-    loss, steps, seeds = make(30, 1), 200, range(2)
-    proxy = loss.subsample(200, rng=0) if kind == "10%" else loss.label_free()
-    target = repeated(loss) if kind == "functions" else loss
-    problem, start = pp.Problem(target, proxy), loss.value(loss.zeros())
-    optimum = loss.value(minimiser(loss))
-    etas = 4.0 ** np.arange(-4, -1) / loss.smoothness
-    best = best_constant(pp.Problem(loss, proxy), etas, steps, seeds) - optimum
-    for seed in seeds:
-        call = {"method": pp.ProxyProx("auto"), "steps": steps, "rng": seed}
-        found = loss.value(pp.minimize(problem, np.zeros(30), **call).w)
-        assert found < start
-        assert found - optimum < 4 * best
 
 
 @pytest.mark.parametrize("method", [pp.ProxyProx("auto"), pp.SGD("auto")])
