@@ -5,10 +5,10 @@ estimate D of its second derivatives, the model of the fine loss is
 
 .. math:: m(x) = \hat L(x) + \nabla h(w_0)^\top (x - w_0) + (x - w_0)^\top D (x - w_0) / 2.
 
-D is what changes least while it agrees with the gradients of h at the points of the last
-differences (Powell's symmetric form of Broyden's rule), and with the values of h at all points
-since (as in NEWUOA). Changes are measured in the metric of the model's own curvature. The model is
-minimised in a box around the best point, and the fine loss is called there.
+D follows from the gradients of h at the points of the last differences by BFGS, which keeps the
+curvature of the model positive, and changes as little as it can to agree with the values of h at
+all points since (as in NEWUOA), by the metric of that curvature. The model is minimised in a box
+around the best point, and the fine loss is called there.
 
 A step that fails, or gains less than a quarter of what it promised, or less than the calls since
 the last differences did on average, leads to differences at the best point, which take d calls.
@@ -93,21 +93,21 @@ class ValueMapping(ManifoldMapping):
         if state.mirrored:
             return state
         w, newest = _float64(state.w), state.jacobian[0]
-        bend = np.zeros((len(w), len(w))) if before.bend is None else before.bend
+        H, B = _hessian(proxy, w), self._curvature(before, state.jacobian, proxy)
         # A step of one in this metric changes the loss by half of it, or a parameter by a step.
         size = max(abs(state.value), math.ulp(0.0))
-        metric = self._curvature(before, state.jacobian, proxy) / size
-        metric += np.diag((state.units * MappingPolicy.longest) ** -2)
+        metric = B / size + np.diag((state.units * MappingPolicy.longest) ** -2)
         slope = newest - _gradient(proxy, w)
         for point, fine in before.past:
             move = w - point
-            along = metric @ move
-            square = float(move @ along)
+            bent, change = B @ move, H @ move + slope - (fine - _gradient(proxy, point))
+            old, new = float(bent @ move), float(change @ move)
             # Nearer to each other the errors of differences are more than what bends.
-            if np.abs(move / state.units).max() > rounding(power=1 / 4):
-                missed = slope - (fine - _gradient(proxy, point)) - bend @ move
-                bend = bend + (np.outer(missed, along) + np.outer(along, missed)) / square
-                bend -= (move @ missed) * np.outer(along, along) / square**2
+            far = np.abs(move / state.units).max() > rounding(power=1 / 4)
+            if far and new > rounding(power=1 / 4) * old:
+                B = B + np.outer(change, change) / new
+                B -= np.outer(bent, bent) / old if old > 0 else 0.0
+        bend = B - H
         return replace(
             state, past=[*before.past[-2:], (w, newest)], tried=[], bend=bend, metric=metric,
             trusted=0.0,
