@@ -13,8 +13,7 @@ Tables between two markers are made from their record by a function of the scrip
 
 The function takes the path of the record and returns Markdown. A number in a sentence is made the
 same way, on one line: ``<!-- number SCRIPT:FUNCTION RECORD -->8 rounds<!-- end -->``. Sentences
-with several numbers stand in ``docs/numbers.toml``: the page, the record, the words with ``{}`` for
-each number, and an expression for the list of them, see :class:`Quoted`. With ``--write`` all of
+with several numbers stand in ``docs/quoted.py``, see :class:`Sentence`. With ``--write`` all of
 these are written again; without it one that differs ends the command with status 1.
 
 ``--plan`` prints the commands of the records that are older than their files, with the seconds
@@ -46,8 +45,8 @@ import statistics
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -386,7 +385,7 @@ def tables_without_record(page: Path) -> Iterator[tuple[int, str]]:
 
 
 class Quoted:
-    """What the expressions of ``docs/numbers.toml`` see of a record.
+    """What the functions of ``docs/quoted.py`` see of a record.
 
     ``data`` is the JSON; ``rows`` are the lines of a CSV or JSONL, or the list that a JSON is, with
     numbers as such; ``summary.json#lines`` has the list "lines" of a JSON as rows, and a page in
@@ -443,12 +442,6 @@ class Quoted:
         """Return a number with two digits and a power of ten."""
         return f"{number:.1e}".replace("e-0", "e-").replace("e+0", "e")
 
-    def value(self, expression: str) -> Any:
-        """Return the value of an expression, which the repository's own file holds."""
-        own = ("data", "rows", "each", "middle", "mean", "short")
-        names = {name: getattr(self, name) for name in own}
-        return eval(f"({expression})", {**vars(statistics), **vars(math), **names})
-
 
 def _table_rows(text: str) -> Iterator[dict[str, Any]]:
     """Yield the lines of all tables of a page."""
@@ -470,14 +463,40 @@ def _number(text: str) -> Any:
         return text
 
 
-def quoted_sentences(root: Path = ROOT) -> list[dict[str, str]]:
-    """Return the sentences of ``docs/numbers.toml``."""
-    file = root / "docs/numbers.toml"
-    return tomllib.loads(file.read_text("utf-8"))["sentence"] if file.exists() else []
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of the docs with the numbers of a record.
+
+    Attributes
+    ----------
+    page, record : str
+        The page, and the record below ``docs/results``, "#" and a list of it if need be.
+    text : str
+        The words, with ``{}`` for each number.
+    values : callable
+        Returns the numbers, in their order, from a :class:`Quoted`.
+    """
+
+    page: str
+    record: str
+    text: str
+    values: Callable[[Quoted], Sequence[Any]]
+
+
+def quoted_sentences(root: Path = ROOT) -> list[Sentence]:
+    """Return the sentences of ``docs/quoted.py``."""
+    file = root / "docs/quoted.py"
+    spec = importlib.util.spec_from_file_location("quoted", file)
+    if not file.exists() or spec is None or spec.loader is None:
+        return []
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: list[Sentence] = module.SENTENCES
+    return found
 
 
 def fill_sentences(*, write: bool, root: Path = ROOT) -> list[str]:
-    """Return which sentences of ``docs/numbers.toml`` differ from their records, or write them.
+    """Return which sentences of ``docs/quoted.py`` differ from their records, or write them.
 
     Parameters
     ----------
@@ -488,21 +507,21 @@ def fill_sentences(*, write: bool, root: Path = ROOT) -> list[str]:
     """
     differing = []
     for one in quoted_sentences(root):
-        page = root / one["page"]
+        page = root / one.page
         text = page.read_text("utf-8")
-        found = _as_pattern(one["text"]).search(text)
-        where = f"{one['page']}: {one['text'][:60]!r}"
+        found = _as_pattern(one.text).search(text)
+        where = f"{one.page}: {one.text[:60]!r}"
         try:
-            record = Quoted(one["record"], root)
-            right = one["text"].format(*record.value(one["values"]))
+            record = Quoted(one.record, root)
+            right = one.text.format(*one.values(record))
         except (LookupError, TypeError, ValueError, OSError) as error:
-            differing.append(f"{where}: {one['record']} must be made anew: {error!r}")
+            differing.append(f"{where}: {one.record} must be made anew: {error!r}")
             continue
         if found is None:
             differing.append(f"{where}: no such sentence")
         elif found[0].split() != right.split():
             differing.append(f"{where}: the record has {right!r}")
-            new = _as_pattern(one["text"]).fullmatch(right)
+            new = _as_pattern(one.text).fullmatch(right)
             if write and new is not None:
                 # From the last to the first, so that places stay where they are.
                 for place in range(len(new.groups()), 0, -1):
@@ -525,7 +544,7 @@ def sentences_without_record(page: Path, templates: Sequence[str] = ()) -> Itera
     page : Path
         A page in Markdown.
     templates : sequence of str
-        Sentences of ``docs/numbers.toml``.
+        Sentences of ``docs/quoted.py``.
     """
     text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
     text = TABLE.sub("", text)
@@ -762,7 +781,7 @@ def main() -> int:
     pages += sorted((ROOT / RESULTS).glob("**/*.md"))
     differing = [line for page in pages for line in fill_tables(page, write=given.write)]
     differing += fill_sentences(write=given.write)
-    templates = [one["text"] for one in quoted_sentences()]
+    templates = [one.text for one in quoted_sentences()]
     bare = [
         f"{page.relative_to(ROOT)}: {line}"
         for page in pages

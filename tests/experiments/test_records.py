@@ -81,14 +81,12 @@ def test_numbers_of_sentences_are_those_of_their_records(repository):
     records.write_record(
         repository / "docs/results/area/n.csv", rows, measures=["src"], root=repository
     )
-    (repository / "docs/numbers.toml").write_text("""
-        [[sentence]]
-        page = "docs/page.md"
-        record = "area/n.csv"
-        text = "a needs {:g} to {:,.0f} rounds, {} at most"
-        values = "[middle('n', who='a'), max(each('n', who='a')), short(0.00951)]"
-    """)
     template = "a needs {:g} to {:,.0f} rounds, {} at most"
+    (repository / "docs/quoted.py").write_text(f"""
+from experiments.records import Sentence
+SENTENCES = [Sentence("docs/page.md", "area/n.csv", "{template}",
+    lambda q: [q.middle("n", who="a"), max(q.each("n", who="a")), q.short(0.00951)])]
+""")
     for text, differs in (
         ("Here a needs 5 to 1,500\nrounds, 9.5e-3 at most.", False),
         ("Here a needs 7 to 15\nrounds, .2 at most.", True),
