@@ -346,7 +346,8 @@ def main() -> None:
     record = make_record(kept, wanted, given.seeds, earlier)
     for method, found in record["methods"].items():
         print(method, found["summary"], f"incomplete: {found['incomplete']}", sep="\n")
-    measures = ["src/proxyprox/stepsizes", "src/proxyprox/methods"]
+    methods = [f"src/proxyprox/methods/{name}.py" for name in ("base", "proxyprox", "sgd")]
+    measures = ["src/proxyprox/stepsizes", *methods]
     if given.summary != RECORD or not (given.only or given.half or given.part):
         write_record(given.summary, record, measures=measures)
 
