@@ -166,12 +166,14 @@ class Fit:
         From the student on, each is made where the one before leads to.
         """
         held, w, found = self.teacher.held, self.teacher.student, list[Quadratic]()
+        classes = self.plain.family.outputs
         for theta in [0.0, *FITTING.thetas]:
             if theta:
                 w = self._mixture(self.plain, theta, found[-1], w)
-            hessian = np.asarray(held.hessian(w))
-            # Nothing holds the mean of the classes' constants.
-            hessian = hessian + 1e-10 * hessian.max() * np.eye(len(w))
+            hessian = np.array(held.hessian(w))
+            if classes > 1:
+                # Else nothing would hold the mean of the classes' constants.
+                hessian[-classes:, -classes:] += hessian.max() / classes
             found.append(Quadratic(hessian, held.gradient(w) - hessian @ w))
         return found[1:]
 
