@@ -93,12 +93,28 @@ class ValueMapping(ManifoldMapping):
         if state.mirrored:
             return state
         w, newest = _float64(state.w), state.jacobian[0]
-        H, B = _hessian(proxy, w), self._curvature(before, state.jacobian, proxy)
+        B = self._curvature(before, state.jacobian, proxy)
         # A step of one in this metric changes the loss by half of it, or a parameter by a step.
         size = max(abs(state.value), math.ulp(0.0))
         metric = B / size + np.diag((state.units * MappingPolicy.longest) ** -2)
-        slope = newest - _gradient(proxy, w)
-        for point, fine in before.past:
+        bend = B - _hessian(proxy, w)
+        return replace(
+            state, past=[*before.past[-2:], (w, newest)], tried=[], bend=bend, metric=metric,
+            trusted=0.0,
+            radius=max(before.radius, before.trusted) if before.past else MappingPolicy.longest,
+        )  # fmt: skip
+
+    def _curvature(self, state: Any, jacobian: Array, proxy: Any) -> Array:
+        """Return the curvature where differences were taken: BFGS on what their gradients show.
+
+        It begins at the coarse Hessian and D, every curvature of which is taken as positive.
+        """
+        w = _float64(state.w)
+        H = _hessian(proxy, w)
+        values, vectors = np.linalg.eigh(H + (0 if state.bend is None else state.bend))
+        B = np.asarray((vectors * np.abs(values)) @ vectors.T)
+        slope = jacobian[0] - _gradient(proxy, w)
+        for point, fine in state.past:
             move = w - point
             bent, change = B @ move, H @ move + slope - (fine - _gradient(proxy, point))
             old, new = float(bent @ move), float(change @ move)
@@ -107,18 +123,7 @@ class ValueMapping(ManifoldMapping):
             if far and new > rounding(power=1 / 4) * old:
                 B = B + np.outer(change, change) / new
                 B -= np.outer(bent, bent) / old if old > 0 else 0.0
-        bend = B - H
-        return replace(
-            state, past=[*before.past[-2:], (w, newest)], tried=[], bend=bend, metric=metric,
-            trusted=0.0,
-            radius=max(before.radius, before.trusted) if before.past else MappingPolicy.longest,
-        )  # fmt: skip
-
-    def _curvature(self, state: Any, jacobian: Array, proxy: Any) -> Array:
-        """Return the sum of the coarse Hessian and D, every curvature of it taken as positive."""
-        H = _hessian(proxy, _float64(state.w)) + (0 if state.bend is None else state.bend)
-        values, vectors = np.linalg.eigh(H)
-        return np.asarray((vectors * np.abs(values)) @ vectors.T)
+        return B
 
     def _taught(self, state: Any, outputs: list[Array], proxy: Any) -> Any:
         """Return the state with what the answers show of the difference."""
