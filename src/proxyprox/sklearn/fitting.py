@@ -276,18 +276,6 @@ class Fit:
 
     # -- cross-validation ---------------------------------------------------------------------
 
-    @property
-    def evidence(self) -> float:
-        """How many labels the held-out ones count for: as many of equal classes tell as much.
-
-        The variance of what they tell of the classes' difference is the sum of 1/n over classes.
-        """
-        if not self.plain.family.classifier:
-            return float(self.rows.weights.sum())
-        _, codes = np.unique(self.rows.y, return_inverse=True)
-        counts = np.bincount(codes, weights=self.rows.weights)
-        return float(len(counts) ** 2 / (1 / counts).sum())
-
     def _cross_validate(self) -> tuple[list[Trial], Shares]:
         """Return the trials, the chosen one first, and the shares of all points.
 
@@ -302,7 +290,10 @@ class Fit:
             trial = Trial(ways[0], place, np.zeros(0), np.zeros(0), nothing)
             return [trial], {ways[0]: np.eye(place + 1)[-1]}
         found = {way: self._try(way, folds) for way in ways}
-        lowest, n = min(float(curve.min()) for curve, *_ in found.values()), self.evidence
+        lowest, n = (
+            min(float(curve.min()) for curve, *_ in found.values()),
+            self.rows.evidence(self.plain.family),
+        )
         shares = dict[str, Array]()
         for way, (curve, *_) in found.items():
             if self.plain.family.known_dispersion:

@@ -179,12 +179,15 @@ def soft_loss(
     return Combination([free], [1.0], tilt=np.ravel(design.pull(gap)) / design.rows)
 
 
-def student_strength(design: Design, family: Family, answers: Array, weights: Array) -> float:
+def student_strength(
+    design: Design, family: Family, answers: Array, weights: Array, labels: Labelled | None
+) -> float:
     """Return the L2 strength of the student: scikit-learn's default, or a larger one.
 
     A student must predict the answers on a held-out third of the rows better than a constant does:
     that of a useless teacher, if it is sharp, says much and knows nothing. With many rows for each
-    parameter the strength hardly matters.
+    parameter the strength hardly matters. If labels are given, answers are those of rows from
+    elsewhere, of which a sharp student may be too sure: the likeliest strength is taken.
     """
     unit, rows = strength_unit(design.X, weights), np.flatnonzero(weights)
     if len(rows) > FITTING.few * design.width * family.outputs or len(rows) < 3:
@@ -200,7 +203,17 @@ def student_strength(design: Design, family: Family, answers: Array, weights: Ar
         losses[strength] = float(judge.value(student))
     # The strongest leaves hardly more than a constant.
     constant = losses[FITTING.strengths[0]]
-    return unit * min(strength for strength, loss in losses.items() if loss <= constant)
+    allowed = [strength for strength, loss in losses.items() if loss <= constant]
+    if labels is None:
+        return unit * allowed[-1]
+    own, n, surprise = labels.loss(family, design.intercept), labels.evidence(family), list[float]()
+    for strength in allowed:
+        held = soft_loss(design, family, answers, weights, l2=strength * unit)
+        student = minimise(held, student, tol=1e-7)
+        loss = float(np.average(row_losses(own, student), weights=own.sample_weight))
+        loss = n * loss if family.known_dispersion else n / 2 * math.log(max(loss, 1e-300))
+        surprise.append(loss + math.log1p((math.log10(strength) / FITTING.spread) ** 2))
+    return unit * allowed[int(np.argmin(surprise))]
 
 
 def read_teacher(
@@ -257,7 +270,7 @@ def teacher_of(
     exact = soft_loss(design, family, there, weights)
     # Mixtures are fits to the labelled rows, too.
     count = float(weights.sum())
-    ridge = student_strength(design, family, there, weights)
+    ridge = student_strength(design, family, there, weights, rows if alone else None)
     ridge *= count / (count + float(rows.weights.sum()))
     held = soft_loss(design, family, there, weights, l2=ridge)
     student = minimise(held, np.zeros(held.dim), tol=1e-10)

@@ -229,6 +229,17 @@ class Labelled:
     kept: Array
     population: Array | None = None
 
+    def evidence(self, family: Family) -> float:
+        """How many labels these count for: as many of equal classes tell as much.
+
+        The variance of what they tell of the classes' difference is the sum of 1/n over classes.
+        """
+        if not family.classifier:
+            return float(self.weights.sum())
+        _, codes = np.unique(self.y, return_inverse=True)
+        counts = np.bincount(codes, weights=self.weights)
+        return float(len(counts) ** 2 / (1 / counts).sum())
+
     def loss(self, family: Family, intercept: bool) -> GLM:
         """Return the labels' mean loss."""
         same = (self.weights == self.weights[0]).all()
