@@ -6,10 +6,22 @@ the numbers in their order from ``q``, the :class:`experiments.records.Quoted` o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from statistics import geometric_mean, median
 
-from experiments.records import Sentence
+from experiments.records import Quoted, Sentence
+
+
+def theirs_and_ours(q: Quoted, panel: str, method: str, labels: Sequence[int]) -> list[float]:
+    """Return a rival's losses, each with half its interval, and then ours."""
+    found = [
+        row for n in labels for row in q.rows
+        if (row["panel"], row["labels"], row["method"]) == (panel, n, method)
+    ]  # fmt: skip
+    theirs = [x for row in found for x in (row["theirs"], (row["high"] - row["low"]) / 2)]
+    return theirs + [row["ours"] for row in found]
+
 
 SENTENCES = [
     Sentence(
@@ -350,20 +362,7 @@ SENTENCES = [
         "docs/when_not.md",
         "labels/summary.json#differences",
         "a9a, 200 and 1000 labels: {:.3f} ± {:.3f} and {:.3f} ± {:.3f}, ours {:.3f} and {:.3f}",
-        lambda q: (
-            lambda found: (
-                [x for r in found for x in (r["theirs"], (r["high"] - r["low"]) / 2)]
-                + [r["ours"] for r in found]
-            )
-        )(
-            [
-                r
-                for n in (200, 1000)
-                for r in q.rows
-                if (r["panel"], r["labels"], r["method"])
-                == ("a9a", n, "LogisticRegressionCV, by log-loss")
-            ]
-        ),
+        lambda q: theirs_and_ours(q, "a9a", "LogisticRegressionCV, by log-loss", (200, 1000)),
     ),
     Sentence(
         "docs/when_not.md",
@@ -401,20 +400,7 @@ SENTENCES = [
         "labels/summary.json#differences",
         "a9a, 20 and 50 labels, the teacher alone: {:.3f} ± {:.3f} and {:.3f} ± {:.3f}, ours "
         "{:.3f} and {:.3f}",
-        lambda q: (
-            lambda found: (
-                [x for r in found for x in (r["theirs"], (r["high"] - r["low"]) / 2)]
-                + [r["ours"] for r in found]
-            )
-        )(
-            [
-                r
-                for n in (20, 50)
-                for r in q.rows
-                if (r["panel"], r["labels"], r["method"])
-                == ("a9a, good teacher", n, "the teacher's answers alone")
-            ]
-        ),
+        lambda q: theirs_and_ours(q, "a9a, good teacher", "the teacher's answers alone", (20, 50)),
     ),
     Sentence(
         "docs/when_not.md",
